@@ -10,6 +10,7 @@ Invariants:  state is recovering or active  <=>  role is Primary;
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Final
 
 from ha.backup.advice import advise
 from ha.backup.backup import Backup
@@ -17,6 +18,7 @@ from ha.model.content import Content
 from ha.model.difference import Origin
 from ha.model.environment import EXIT_TWIN, Json, Link, Reply, StateNotStored
 from ha.model.local_member import LocalMember
+from ha.model.membership import Member
 from ha.model.operations import Membership
 from ha.model.position import text
 from ha.model.safety import fragile
@@ -35,6 +37,10 @@ from ha.role import Role
 from qpidd_py.core import Batch
 from qpidd_py.errors import EXIT_DISK, InvariantError, LinkError, ReplyCode
 
+GIVE_WAY: Final = 5.0
+"""Least seconds between two attempts of a primary that cannot read all of its messages to hand over."""
+UNREADABLE: Final = "messages that wait here cannot be read back"
+
 
 class Node:
     """The HA core of one broker; `model/environment.py` lists the calls on it."""
@@ -46,6 +52,7 @@ class Node:
         self.relocation: Relocation | None = None
         self._sampled_at = -1.0
         self._sampled = (0, 0)
+        self._give_way_at = 0.0
         self.role: Role = Backup(self.local, self.end)
         self.candidacy = Candidacy(self.local, self._standing)
         self.local.changed = self.candidacy.look
@@ -94,6 +101,7 @@ class Node:
             self.end(f"{local.journal_watch.hangs}; others can do without this broker", EXIT_DISK)
             return
         self.role.tick()
+        self._give_way()
         self.candidacy.tick()
         self._sample()
         local.env.after(local.settings.heartbeat / 4, self._tick)
@@ -163,6 +171,32 @@ class Node:
         attrs = {"alarm": name}
         local.env.event("limit", result=result, reason=reason, last_pos=self.role.position, attrs=attrs)
 
+    # ---- messages that cannot be read -----------------------------------------------------------------------------
+
+    def damaged(self, reason: str) -> None:
+        """Messages that wait here cannot be read any more, others than before; empty: none are left that cannot.  From
+        this call on nobody takes us for whole; as primary we go on with the others, and hand over.  A backup is whole
+        again when it has joined again."""
+        local = self.local
+        hole = bool(reason) and any(queue.rotten() for queue, _ in local.configuration.replicated())
+        local.hole = reason if hole else ""
+        if isinstance(self.role, Primary):
+            local.whole = not hole
+        elif hole and isinstance(self.role, Backup):
+            self.role.refill(reason)
+        local.changed()
+
+    def _give_way(self) -> None:
+        """A primary that cannot read all hands over to a backup that has it, and refills itself from there."""
+        local, now = self.local, self.local.env.now()
+        role = self.role
+        if not local.hole or not isinstance(role, Primary) or self.relocation is not None or now < self._give_way_at:
+            return
+        if isinstance(choose(role, ""), Member):
+            self._give_way_at = now + GIVE_WAY
+            local.env.log("warning", f"{UNREADABLE}: the role goes to a backup that holds them")
+            self.relocate("", lambda result: None)
+
     # ---- promotion ------------------------------------------------------------------------------------------------
 
     def promote(self, reply: Reply, wish: Wish = NO_WISH) -> None:
@@ -230,7 +264,7 @@ class Node:
         if not local.journal.complete:
             local.journal.begin_again()
         local.led.add(claim.epoch)
-        local.whole = True
+        local.whole = not local.hole
         role = Primary(self.local, claim, self.depose)
         self.role = role
         local.set_state(State.RECOVERING, self.role.position)
@@ -370,6 +404,8 @@ class Node:
         local = self.local
         if trouble := local.slow_disk or local.limited or self.role.trouble or local.closed():
             return trouble
+        if local.hole and isinstance(self.role, Primary) and isinstance(why := choose(self.role, ""), str):
+            return f"{UNREADABLE}, and nobody can take over: {why}"
         if local.lost or local.copied:
             return local.lost or local.copied
         survey = self.role.survey

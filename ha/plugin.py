@@ -109,6 +109,8 @@ class VHostConfiguration:
 class StandaloneHooks(Standalone):
     """A broker outside a cluster: admits all clients, and followers of a queue if `ha-queue-replication` is on."""
 
+    cluster = False
+
     def __init__(self, name: str, id: str, steerer: str, replication: QueueReplication | None) -> None:
         super().__init__(name, id, steerer, replication.request if replication is not None else None)
         self._replication = replication
@@ -128,6 +130,9 @@ class StandaloneHooks(Standalone):
         pass
 
     def alarm(self, name: str, reason: str) -> None:
+        pass
+
+    def damaged(self, reason: str) -> None:
         pass
 
     def paging(self, result: str, reason: str) -> None:

@@ -77,6 +77,8 @@ class Hooks:
         self._name = name
         self.request = request
 
+    cluster = False
+
     def admit(self, connection: ClientConnection, properties: Mapping[str, Any]) -> Refusal | None:
         if connection.admin:
             return None
@@ -91,6 +93,8 @@ class Hooks:
     def limited(self, reason: str) -> None: ...
 
     def alarm(self, name: str, reason: str) -> None: ...
+
+    def damaged(self, reason: str) -> None: ...
 
     def paging(self, result: str, reason: str) -> None: ...
 

@@ -78,7 +78,11 @@ class InvariantError(QpiddError):
 
 
 class PageError(InvariantError):
-    """A message that has left memory cannot be read back; ends the process, with `EXIT_DISK`."""
+    """A message that has left memory cannot be read back; ends the process, with `EXIT_DISK`, where it cannot wait."""
+
+
+class RotError(LinkError):
+    """A request needs a message that cannot be read back."""
 
 
 class ConfigError(QpiddError):

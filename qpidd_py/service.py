@@ -278,7 +278,9 @@ class Service:
             log.warning("no page file in %s: %s; messages stay in memory", folder, error.strerror)
             return None
         self._pages = PageThread(file, slot_size)
-        pager = Pager(self._broker, Paging(self._broker.engine, file.fill), self._pages, limit)
+        paging = Paging(self._broker.engine, file.fill)
+        pager = Pager(self._broker, paging, self._pages, limit, f"the page file in {folder}")
+        pager.restarts = lambda: self._store is not None and not (self._broker.hooks and self._broker.hooks.cluster)
         self._pages.told = pager
         self._broker.paging = pager.shown
         return pager

@@ -27,7 +27,7 @@ from ha.model.environment import Json, Reply
 from ha.model.protocol import need
 from qpidd_py.broker.broker import Broker
 from qpidd_py.core import Queue, soon
-from qpidd_py.errors import LinkError
+from qpidd_py.errors import LinkError, RotError
 from qpidd_py.store.archive import Message
 from qpidd_py.store.content import Objects, kept_queues, next_messages
 
@@ -233,7 +233,11 @@ class CopyDoor:
         if copy is None:
             raise LinkError(f"no backup {id} is being made here: it was not asked for {IDLE:g} s, or cancelled")
         began = self._clock()
-        answer = copy.next()
+        try:
+            answer = copy.next()
+        except RotError:
+            del self._copies[id]
+            raise
         copy.used = self._clock()
         if copy.ended:
             del self._copies[id]

@@ -107,6 +107,13 @@ class Backup(Role):
         """A promotion based on our last survey was refused: survey the others again."""
         self._finder.search()
 
+    def refill(self, reason: str) -> None:
+        """What we hold has a hole: join again as one that is not whole; `Joining` leaves out what is in the hole."""
+        self.not_listed()
+        if self._joining is not None:
+            self._drop_link()
+            self.lost(reason)
+
     def expect(self, address: str) -> None:
         """We stepped down so that the broker at `address` can be promoted: refusals name it, and we search there
         first."""

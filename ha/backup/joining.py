@@ -247,9 +247,18 @@ class Joining:
             # deposed primary may be sent again what it had dequeued on its own.
             self._change(partial(self._engine.merge, queue.number), Kind.MERGE, encode_merge(queue.number))
         self._staging.add(self._local.journal.differ)
+        self._staging.add(self._drop_rotten)
         foreign, lineage = foreign_epochs(self._local.lineage, self._lineage), self._lineage
         self._staging.add(lambda: self._prune(foreign, lineage))
         self._send_held(foreign)
+
+    def _drop_rotten(self) -> None:
+        """What cannot be read is no longer held, so the primary sends it.  A whole broker has no such messages."""
+        for queue, _ in self._local.configuration.replicated() if self._local.hole else ():
+            if ids := queue.rotten():
+                drop = partial(self._engine.drop, queue.number, ids)
+                self._change(drop, Kind.DROP, encode_drop(queue.number, ids))
+        self._local.hole = ""
 
     def _prune(self, epochs: set[int], lineage: Lineage) -> None:
         """Drop messages whose ids name other messages at the primary."""

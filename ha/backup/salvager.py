@@ -79,10 +79,14 @@ class Salvager:
         self._queues[key] = queue
         for suspect in suspects:
             held = decode_ids(queue.held(suspect.low, suspect.high))
-            ids = subtract(normalise(held), self._known.get(key, []))
+            ids = subtract(subtract(normalise(held), self._known.get(key, [])), self._unreadable(queue))
             if ids:
                 found = self._gone if suspect.foreign else self._asked
                 found[key] = normalise([*found.get(key, []), *ids])
+
+    def _unreadable(self, queue: Queue) -> Ranges:
+        """Nothing can be put aside of these.  (The alarm of the page file has said that they are lost here.)"""
+        return normalise(decode_ids(queue.rotten())) if self._local.hole else []
 
     def answer(self, number: int, uid: int, ids: bytes) -> None:
         """The primary's answer: which of the ids it lacks.  Raises LinkError."""

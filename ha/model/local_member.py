@@ -100,6 +100,9 @@ class LocalMember:
         """Name and reason of each (`Broker.alarm`)."""
         self.limited = ""
         """Why this broker can take no more messages (`Broker.limit`); empty if it can."""
+        self.hole = ""
+        """Why messages of replicated queues that wait here cannot be read; empty if they can.  While there is one, this
+        broker is not whole, whatever it has acknowledged, and as primary it is not either."""
         self.copied = ""
         """Why what our journal has brought back does not count; empty if it does, or is replaced."""
         self.lost = ""

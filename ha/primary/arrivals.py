@@ -242,8 +242,12 @@ class Arrivals:
         plan, link = peer.plan, peer.link
         if self._primary.stopped or plan is None or link is None or peer.phase is not Phase.COPYING:
             return
+        hole = plan.hole
         if plan.step(link):
             self._env.after(0.0, lambda: self.pump(peer))
+        elif plan.hole != hole and plan.hole:
+            what = f"messages of queue {plan.hole} that it lacks cannot be read here"
+            self._env.log("error", f"{peer.member} waits to become whole: {what}")
         elif plan.done and plan.under_way == 0:
             peer.phase = Phase.CLOSING
             self.control(peer, "caught-up", cut=plan.cut)

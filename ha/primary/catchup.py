@@ -65,6 +65,11 @@ class Plan:
     def done(self) -> bool:
         return self._work is None and not self._queues
 
+    @property
+    def hole(self) -> str:
+        """Name of the queue whose next message cannot be read here: nothing is sent until it has left; or empty."""
+        return self._work.queue.name if self._work is not None and self._work.rotten else ""
+
     def remaining(self) -> tuple[int, int]:
         """Approximate messages and octets still to be sent.  Examines every remaining queue: for queries, not for
         every tick."""

@@ -156,7 +156,8 @@ class Primary(Role):
         cut_off = self._observer.isolation.seconds >= DOUBT
         # Those that follow us do not read the registry, and may be without it, too.
         unable = cut_off and not (self.settings.registry and ready)
-        return Outlook(replaceable=overdue and any(peer.acked > durable for peer in ready), unable=unable)
+        behind = overdue and any(peer.acked > durable for peer in ready)
+        return Outlook(replaceable=behind or (bool(self.local.hole) and bool(ready)), unable=unable)
 
     def durable(self) -> None:
         if not self.stopped:

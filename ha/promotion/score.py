@@ -6,7 +6,7 @@
                  for DOUBT seconds: a broker that could confirm has more; without one nothing changes
     15           may be promoted and is whole, but its disk is slow (`disk.py`): any other whole copy is better.  Also a
                  primary whose journal has not written for `ha-slow-backup-timeout`, while a ready backup's has
-                 (`journal_watch.py`)
+                 (`journal_watch.py`); or that cannot read messages which wait, and has a ready backup (`Node.damaged`)
     10           may be promoted, but no broker is known to hold everything: a fresh cluster, or a total failure
     none         must not be promoted now; or an isolated primary, so that the manager promotes another broker
 
@@ -63,7 +63,8 @@ class Outlook:
     heard: tuple[View, ...] = ()
     """Answers so far, while the survey is not complete."""
     replaceable: bool = False
-    """We are primary, our disk hangs, and a ready backup has on its disk what ours lacks."""
+    """We are primary, our disk hangs, and a ready backup has on its disk what ours lacks; or what waits here cannot be
+    read, and there is a ready backup."""
     unable: bool = False
     """We are primary, and have been cut off for DOUBT seconds: we can confirm nothing."""
 

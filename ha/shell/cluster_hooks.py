@@ -28,6 +28,8 @@ class Replication(Protocol):
 class ClusterHooks:
     """What a member of a cluster does for the broker (`qpidd_py.broker.hooks.HaHooks`)."""
 
+    cluster = True
+
     def __init__(
         self,
         node: Node,
@@ -77,6 +79,9 @@ class ClusterHooks:
 
     def alarm(self, name: str, reason: str) -> None:
         self._node.alarm(name, reason)
+
+    def damaged(self, reason: str) -> None:
+        self._node.damaged(reason)
 
     def paging(self, result: str, reason: str) -> None:
         self._node.local.env.event("paging", result=result, reason=reason, last_pos=self._node.role.position)

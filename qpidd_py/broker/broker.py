@@ -144,6 +144,11 @@ class Broker:
         if self.hooks is not None:
             self.hooks.alarm(name, reason)
 
+    def damaged(self, reason: str) -> None:
+        """Other messages than before cannot be read any more; an empty reason: none are left that cannot."""
+        if self.hooks is not None:
+            self.hooks.damaged(reason)
+
     def limit(self, cause: str, reason: str, tell: bool = True) -> None:
         """This broker has reached a limit: publishers are not read until `reason` is empty again.  They are told why,
         and it is an alarm, unless it is a matter of moments."""

@@ -12,6 +12,9 @@ from qpidd_py.broker.client_connection import Admission
 class HaHooks(Admission, Protocol):
     """The hooks that HA implements."""
 
+    cluster: bool
+    """True if other brokers hold what this one holds."""
+
     def request(
         self, method: str, arguments: dict[str, Any], reply: Callable[[dict[str, Any]], None], user: str
     ) -> bool:
@@ -22,6 +25,9 @@ class HaHooks(Admission, Protocol):
 
     def alarm(self, name: str, reason: str) -> None:
         """An alarm has begun (`Broker.alarm`), or, with an empty reason, is over."""
+
+    def damaged(self, reason: str) -> None:
+        """Other messages than before, which wait here, cannot be read any more; empty: none are left that cannot."""
 
     def paging(self, result: str, reason: str) -> None:
         """Messages leave memory for the page file ("begun"); it is empty again ("ended"); it cannot be written

@@ -6,8 +6,10 @@
                                               while it is behind
 
 The file is not recovered: it makes room, and promises nothing.  When it cannot be written, segments stay in memory,
-and the limit of the memory does its work.  When it cannot be read, this broker's copy of some messages is lost:
-`PageError` ends the process as a crash would, so that a whole backup takes over, or the journal is read again.
+and the limit of the memory does its work.  When it cannot be read, or has other octets than were written, this broker's
+copy of some messages is lost (`qpidd_py.core.paging`, rot): they wait, an alarm says so, and the plug-in is told, so
+that a whole backup takes over.  A broker that can help itself by reading its journal again (`restarts`) ends with
+`PageError`.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from qpidd_py.broker.broker import Broker
-from qpidd_py.core import Page, Paging
+from qpidd_py.core import Page, Paging, decode_ids
 from qpidd_py.errors import PageError
 from qpidd_py.logrules import log_notice
 
@@ -45,6 +47,12 @@ RETRY: Final = 5.0
 """Seconds between two attempts on a full disk."""
 FULL: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
 CAUSE: Final = "page file"
+ROT: Final = "rot"
+"""Name of the alarm."""
+LOOK: Final = 5.0
+"""Seconds until what waits for a message that cannot be read looks whether it has left."""
+NAMED: Final = 5
+"""Queues that the alarm names."""
 
 
 class File(Protocol):
@@ -62,12 +70,13 @@ class File(Protocol):
 class Pager:
     """The page file of one broker, as the loop sees it."""
 
-    def __init__(self, broker: Broker, paging: Paging, file: File, limit: int) -> None:
-        """`limit`: of the memory, in octets."""
+    def __init__(self, broker: Broker, paging: Paging, file: File, limit: int, name: str = "the page file") -> None:
+        """`limit`: of the memory, in octets; `name`: of the file, for people."""
         self._broker = broker
         self._pool = broker.engine.pool
         self._paging = paging
         self._file = file
+        self._name = name
         self._limit = limit
         self._slots = Slots()
         self._reading = 0
@@ -77,6 +86,12 @@ class Pager:
         self.reason = ""
         """Why nothing is written; empty while it can be."""
         self._gave_up = False
+        self.restarts: Callable[[], bool] = lambda: False
+        """True if a restart brings back what cannot be read, and nothing else does."""
+        self._rotten = 0
+        """Octets that could not be read back when the alarm was last looked at; -1: it has to be looked at."""
+        self._where = ""
+        self._look_at = 0.0
         self._waits = self._relieving = self._in_use = False
         self.on_left: Callable[[], None] = lambda: None
         """Called when segments have left memory."""
@@ -103,6 +118,7 @@ class Pager:
                 self._file.write(page)
             self._relieving = False
         self._look_behind(busy)
+        self._look_for_rot()
         self.read()
         in_use = self._slots.end > 0 and (self._in_use or pool.paged > 0)
         if in_use != self._in_use:
@@ -162,12 +178,57 @@ class Pager:
             log.warning("no memory for a segment of the page file; its consumers wait")
 
     def arrived(self, page: Page, error: OSError | None) -> None:
-        """From the file.  Raises PageError."""
+        """From the file.  Raises PageError if a restart helps."""
         self._reading -= 1
-        if error is not None:
-            raise PageError(f"the page file cannot be read: {error}") from error
-        self._paging.arrived(page)
+        try:
+            if error is not None:
+                raise PageError(f"the page file cannot be read: {error}") from error
+            self._paging.arrived(page)
+        except PageError as found:
+            if self.restarts():
+                raise
+            self._spoilt(page, str(found))
         self.read()
+
+    # ---- rot --------------------------------------------------------------------------------------------------------
+
+    def _spoilt(self, page: Page, error: str) -> None:
+        """The plug-in hears of it before anybody who waits for the page does."""
+        self._where = f"{self._name}, {page.octets} octets at offset {page.place[0] * self._pool.segment_size}"
+        log.error("rot: %s: %s", self._where, error)
+        self._paging.spoilt(page)
+        self._broker.damaged(self._where)
+        if not self._rotten:
+            self._say()
+        self._rotten = -1
+        self._look_at = self.now
+
+    def _look_for_rot(self) -> None:
+        due = self.now >= self._look_at
+        if self._pool.rotten != self._rotten or (due and self._rotten):
+            self._say()
+        if due:
+            self._look_at = self.now + LOOK
+            self._paging.look_again()
+
+    def _say(self) -> None:
+        self._rotten = self._pool.rotten
+        reason = self._rot() if self._rotten else ""
+        if reason != self._broker.alarms.get(ROT, ""):
+            (log.error if reason else log.warning)("rot: %s", reason or "no message waits any more that cannot be read")
+            self._broker.damaged(reason)
+            self._broker.alarm(ROT, reason)
+
+    def _rot(self) -> str:
+        """What cannot be read, and of which queues."""
+        found = {queue.name: _count(queue.rotten()) for queue in self._broker.engine.queues.values()}
+        found = {name: number for name, number in found.items() if number}
+        named = [f"{name} ({number})" for name, number in list(found.items())[:NAMED]]
+        more = [f"{len(found) - NAMED} more"] if len(found) > NAMED else []
+        if not found:
+            return ""
+        what = f"{sum(found.values())} messages cannot be read back, and wait: queue {', '.join(named + more)}"
+        return f"{what}; last found in {self._where or self._name}"
 
     def shown(self) -> dict[str, object]:
         """Octets, but for `waits`: how often something had to wait for a segment, and `at_once`: how often everybody
@@ -181,7 +242,12 @@ class Pager:
             "waits": self._paging.waits,
             "at_once": pool.at_once,
             "reason": self.reason,
+            "rotten": pool.rotten,
         }
+
+
+def _count(ids: bytes) -> int:
+    return sum(high - low + 1 for low, high in decode_ids(ids))
 
 
 class Slots:

@@ -186,6 +186,9 @@ class VHost:
         check_free(queue)
         if if_unused and queue.core.consumer_count:
             raise refuse(ReplyCode.PRECONDITION_FAILED, f"queue '{name}' in vhost '/' in use")
+        if queue.alternate is not None and self.engine.pool.rotten and queue.core.rotten():
+            text = f"queue '{name}' in vhost '/' has messages that cannot be read, and an alternate exchange"
+            raise refuse(ReplyCode.RESOURCE_ERROR, text)
         self.engine.settle(queue.core)
         if if_empty and queue.core.ready:
             raise refuse(ReplyCode.PRECONDITION_FAILED, f"queue '{name}' in vhost '/' not empty")

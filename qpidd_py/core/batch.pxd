@@ -46,6 +46,7 @@ cdef class Pool:
     cdef object paging                      # a weak reference to the Paging, if there is one
     cdef list vacant                        # places of the page file that are not needed any more
     cdef readonly size_t paged              # octets of records that are in the page file only
+    cdef readonly size_t rotten             # octets of those that cannot be read back (`Segment.rotten`)
     cdef readonly size_t leaving            # octets of segments that are being written
     cdef readonly uint64_t written          # octets ever written to the page file, and read back
     cdef readonly uint64_t loaded
@@ -68,6 +69,7 @@ cdef class Segment:
     cdef bint sparse                        # mostly dead: a sweep copies what lives elsewhere
     cdef uint32_t pins                      # batches in it that may still be read
     cdef bint leaving                       # is being written to the page file
+    cdef bint rotten                        # the page file has other octets than were written, or cannot be read there
     cdef object place                       # where the page file has it; None: nowhere
     cdef uint32_t crc                       # of what is there
     cdef void* older
@@ -75,6 +77,7 @@ cdef class Segment:
     cdef int load(self) except -1
     cdef int adopt(self, Page page, bint oldest) except -1
     cdef void evict(self) noexcept
+    cdef void spoil(self) noexcept
 
 cdef class Page:
     cdef Segment segment

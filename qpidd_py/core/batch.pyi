@@ -10,6 +10,7 @@ class Pool:
     allocated: int
     keep: int
     paged: int
+    rotten: int
     leaving: int
     written: int
     loaded: int

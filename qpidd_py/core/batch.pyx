@@ -215,6 +215,8 @@ cdef class Segment:
             self.pool.give(self.data, self.capacity)
         else:
             self.pool.paged -= self.used
+            if self.rotten:
+                self.pool.rotten -= self.used
         if self.place is not None:
             self.pool.vacant.append(self.place)
 
@@ -225,8 +227,16 @@ cdef class Segment:
         self.data = NULL
         self.pool.paged += self.used
 
+    cdef void spoil(self) noexcept:
+        """It cannot be read back: what its messages are is lost here, and that they are is not."""
+        if not self.rotten:
+            self.rotten = True
+            self.pool.rotten += self.used
+
     cdef int load(self) except -1:
         """Reads it back, now.  Raises PageError."""
+        if self.rotten:
+            raise PageError(f"the page file cannot be read at {self.place}")
         self.pool.at_once += 1
         cdef Page page = Page.__new__(Page)
         page.segment = self
@@ -234,6 +244,7 @@ cdef class Segment:
         try:
             self.pool.read(page.place, page)
         except OSError as error:
+            self.spoil()
             raise PageError(f"the page file cannot be read: {error}") from error
         return self.adopt(page, False)
 
@@ -244,6 +255,7 @@ cdef class Segment:
         if not page.crc:
             page.checksum()
         if page.crc != self.crc:
+            self.spoil()
             raise PageError(f"the page file has other octets at {self.place} than were written: "
                             f"checksum {page.crc:08x} instead of {self.crc:08x}")
         self.data, page.data = page.data, NULL

@@ -15,6 +15,7 @@ cdef class Catchup:
     cdef readonly uint64_t octets
     cdef object again                       # called when what a slice waits for has been read
     cdef bint waits                         # for it
+    cdef readonly bint rotten               # it cannot be read
     cdef bytes slice_level(self, size_t limit)
     cdef int fetch(self, uint64_t i) except -1
     cdef bint holds(self, uint64_t id) noexcept

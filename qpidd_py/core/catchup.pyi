@@ -6,6 +6,7 @@ class Catchup:
     queue: Queue
     messages: int
     octets: int
+    rotten: bool
     def __init__(self, queue: Queue, held: bytes, cut: int, again: Callable[[], None] | None = None) -> None: ...
     @property
     def left(self) -> int: ...

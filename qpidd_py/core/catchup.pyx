@@ -60,7 +60,8 @@ cdef class Catchup:
 
     def slice(self, size_t limit):
         """Records of the next missing messages, oldest first, and of counts, also for what the backup holds; about `limit`
-        octets; empty when none are left; None when the next one has to be read first: then `again` is called."""
+        octets; empty when none are left; None when the next one has to be read first: then `again` is called; or when it
+        cannot be read (`rotten`): then it is called now and then."""
         records = self.slice_level(limit)
         while not records and not self.waits and self.levels:
             self.level = self.levels.pop()
@@ -74,7 +75,7 @@ cdef class Catchup:
         cdef Entry* e
         cdef bytes records
         cdef uint8_t* to
-        self.waits = False
+        self.waits = self.rotten = False
         while i < self.level.main.tail and total + states < limit:
             e = ring_at(&self.level.main, i)
             if e.id > self.cut:
@@ -83,6 +84,7 @@ cdef class Catchup:
                 if (<Segment>e.segment).data == NULL:
                     self.fetch(i)
                     self.waits = (<Segment>e.segment).data == NULL
+                    self.rotten = (<Segment>e.segment).rotten
                     if self.waits:
                         break
                 total += size_for(e)

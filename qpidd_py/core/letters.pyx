@@ -13,11 +13,12 @@ is itself the copy of a letter, it is sent on in the same batch: `refused` is em
 which there is no memory waits for a later turn, and all wait for one whose message must be read from the page file.
 """
 from collections import deque
+from contextlib import suppress
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t
 
-from qpidd_py.core.batch cimport RECORD_HEADER, lengths_of
+from qpidd_py.core.batch cimport RECORD_HEADER, Segment, lengths_of
 from qpidd_py.core.departures cimport log_delivered_of, log_queue_dequeues
 from qpidd_py.core.expiry cimport expire_queue
 from qpidd_py.core.paging cimport at_hand
@@ -26,7 +27,7 @@ from qpidd_py.core.ranges cimport ranges_room
 from qpidd_py.core.ring cimport ENTRY_TIMED, Entry, content_of, record_of, ring_at
 from qpidd_py.core.wire cimport le64
 
-from qpidd_py.errors import InvariantError
+from qpidd_py.errors import InvariantError, PageError
 
 
 cdef enum:
@@ -37,22 +38,25 @@ cdef size_t send_letters(Engine engine, size_t most) except? 0:
     """Sends up to `most` letters that wait; how many.  What these cause in turn waits for the next time."""
     cdef size_t n, sent = send_refused(engine, most)
     for n in range(min(most - sent, <size_t>len(engine.letters))):
-        if not readable(engine, engine.letters[0]):
+        if readable(engine, engine.letters[0]):
+            send_letter(engine, engine.letters[0])
+            sent += 1
+        elif engine.letters_wait:
             break
-        send_letter(engine, engine.letters[0])
         engine.letters.popleft()
-        sent += 1
         if most != <size_t>-1 and engine.slice.spent(COST):
             return most         # of this turn
     return sent
 
 
 cdef bint readable(Engine engine, tuple note) except -1:
-    """False when the letter's message is not in memory: all letters wait until it has been read."""
+    """False when the letter's message is not in memory: all letters wait until it has been read.  One that cannot be
+    read is no letter any more: it stays where it is, as if it were handed out, until the role changes."""
     cdef Queue queue = note[0], level = note[1]
     cdef int64_t index = -1 if queue.deleted else level.locate(note[2], note[3])
     if index >= 0 and engine.pool.paged and not at_hand(level, index, engine):
-        engine.letters_wait = True
+        engine.letters_wait = not (<Segment>ring_at(&level.main, index).segment).rotten
+        return False
     return not engine.letters_wait
 
 
@@ -74,13 +78,14 @@ cdef size_t send_refused(Engine engine, size_t most) except? 0:
 
 
 cdef int send_letters_of(Engine engine, Queue queue) except -1:
-    """Sends the letters of one queue, before it is deleted."""
+    """Sends the letters of one queue, before it is deleted; one that cannot be read goes with it."""
     waiting = deque([letter for letter in engine.letters if letter[0] is queue])
     if waiting:
         engine.letters = deque([letter for letter in engine.letters if letter[0] is not queue])
     try:
         while waiting:
-            send_letter(engine, waiting[0])
+            with suppress(PageError):
+                send_letter(engine, waiting[0])
             waiting.popleft()
     finally:
         engine.letters.extend(waiting)

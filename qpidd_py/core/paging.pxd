@@ -11,9 +11,11 @@ cdef class Paging:
     cdef dict loading                       # address of a segment that is wanted -> its Page, which refers to it
     cdef object wanted                      # pages that are not being read yet, oldest first
     cdef public object on_wanted            # called when there are any
+    cdef list stuck                         # what waits for a segment that cannot be read, see `look_again`
     cdef public size_t ahead                # segments that are read ahead of a queue's consumers
     cdef readonly uint64_t waits            # times that a queue had to wait for its next message
     cdef int want(self, Segment segment, waiter) except -1
+    cdef int wait_on(self, waiter) except -1
     cdef Page page_of(self, Segment segment)
     cdef int end(self, Page page) except -1
     cdef int read_ahead(self, Queue level, uint64_t index) except -1

@@ -3,7 +3,8 @@
 
     in memory ──leave──▶ leaving ──left──▶ in the file ──wanted──▶ being read ──arrived──▶ in memory, and in the file
         ▲                  │ stay             ▲ ▲                                               │ leave (nothing is written)
-        └──────────────────┘                  │ └───────────────────────────────────────────────┘
+        └──────────────────┘                  │ └──────────────────────────────┬────────────────┘
+                                              │                                └─spoilt──▶ rotten, until it is dead
                                               └──load (something needs a record now)──▶ in memory, and in the file
 
 Theory.  Queue entries stay in memory, with all that takes, settles, counts and removes a message; only who reads a
@@ -19,8 +20,15 @@ already leaves without being written again, since segments never change.
 
 Invariants: memory is given back only between turns (`leave`, `left`), so that a pointer to a record is valid until the
 turn ends; a place in the file is vacant when its segment is dead, and not before: a page that is read or written
-refers to its segment; octets that come back have the checksum of those that were written, or PageError ends the
-process, since this copy of the messages is lost.
+refers to its segment; octets that come back have the checksum of those that were written, or nobody gets them.
+
+Rot.  A segment that does not come back as it was written, or not at all, is rotten: this broker's copy of its messages is
+lost, and that they wait is not.  They keep their places.  Who waits for one waits on: a queue hands nothing out beyond
+it, a `basic.get` has no answer, the difference for a backup, a carry of the journal and a copy of a queue end before it
+(`look_again` shows them what has left since).  A dead letter stays in its queue as if it were handed out, and the other letters
+go on.  `soon` raises RotError, so that a request says why it has no answer.  Nobody asks for the segment again.  Purge and
+limits need no record, so they remove such a message as any other.  What was not asked for and must have the record now gets
+PageError, which ends the process (names of removals do without).
 
 No I/O here: `leave` and `next_read` answer pages, buffers for the thread of the owner, which reports `left`, `stay`
 or `arrived`.
@@ -32,6 +40,8 @@ from libc.stdint cimport uint64_t
 
 from qpidd_py.core.expiry cimport look_at
 from qpidd_py.core.ring cimport GONE, Entry, ring_after, ring_at
+
+from qpidd_py.errors import RotError
 
 cdef size_t STEPS = 1024        # of one walk: over segments that may leave, over entries ahead of a consumer
 cdef size_t STRIDES = 4         # entries that are looked at in each segment that is read ahead
@@ -47,6 +57,7 @@ cdef class Paging:
         self.pool.paging = weakref.ref(self)
         self.loading = {}
         self.wanted = deque()
+        self.stuck = []
         self.ahead = 4
         engine.paging = self
 
@@ -105,7 +116,11 @@ cdef class Paging:
     cdef int want(self, Segment segment, waiter) except -1:
         """Asks for it.  When it is there a Queue is pumped, and looked at if its messages expire; the Engine goes on
         with its letters; anything else is called; None: nobody waits."""
-        cdef Page page = self.loading.get(<size_t><void*>segment)
+        cdef Page page
+        if segment.rotten:
+            self.wait_on(waiter)
+            return 0
+        page = self.loading.get(<size_t><void*>segment)
         if page is None:
             page = Page.__new__(Page)
             page.segment = segment
@@ -123,7 +138,7 @@ cdef class Paging:
         cdef Page page
         while self.wanted:
             page = self.wanted[0]
-            if page.segment.live and page.segment.data == NULL:
+            if page.segment.live and page.segment.data == NULL and not page.segment.rotten:
                 page.begin_read()
                 return self.wanted.popleft()
             self.wanted.popleft()
@@ -134,6 +149,29 @@ cdef class Paging:
         """It was read.  Raises PageError."""
         page.segment.adopt(page, True)
         self.end(page)
+
+    def spoilt(self, Page page):
+        """It could not be read, or is not what was written.  Who is called for it is called by `look_again`."""
+        page.segment.spoil()
+        del self.loading[<size_t><void*>page.segment]
+        for waiter in page.waiters:
+            if waiter is self.engine:
+                self.engine.letters_wait = False
+                self.engine.want_turn()
+            else:
+                self.wait_on(waiter)
+
+    cdef int wait_on(self, waiter) except -1:
+        """For what does not come.  A queue is pumped when it changes."""
+        if waiter is not None and waiter is not self.engine and not isinstance(waiter, Queue):
+            self.stuck.append(waiter)
+        return 0
+
+    def look_again(self):
+        """Calls what waits for a segment that cannot be read: its messages may have left, or who waits has."""
+        stuck, self.stuck = self.stuck, []
+        for waiter in stuck:
+            waiter()
 
     cdef int end(self, Page page) except -1:
         del self.loading[<size_t><void*>page.segment]
@@ -211,7 +249,7 @@ cdef bint at_hand(Queue level, uint64_t index, waiter) except -1:
 
 def soon(Queue queue, uint64_t after, call, size_t limit=1):
     """False when one of the next `limit` messages behind the id `after` is not in memory: it is read, and `call` is
-    called then.  With levels those of each."""
+    called then.  With levels those of each.  Raises RotError when one cannot be read."""
     cdef Queue level
     cdef uint64_t index
     cdef size_t left
@@ -220,6 +258,8 @@ def soon(Queue queue, uint64_t after, call, size_t limit=1):
         index = ring_after(&level.main, after)
         while index < level.main.tail and left:
             if ring_at(&level.main, index).state != GONE:
+                if (<Segment>ring_at(&level.main, index).segment).rotten:
+                    raise RotError(f"a message of queue {queue.name} cannot be read back from the page file")
                 if not at_hand(level, index, call):
                     return False
                 left -= 1

@@ -545,6 +545,28 @@ cdef class Queue:
         finally:
             free(r.items)
 
+    def rotten(self):
+        """The encoded set of the ids whose messages cannot be read back (`Segment.rotten`)."""
+        cdef Ranges r = Ranges(NULL, 0, 0)
+        cdef Queue level
+        cdef uint64_t i
+        cdef Entry* e
+        ids = []
+        for level in self.levels if self.levels is not None else (self,):
+            for i in range(level.main.head, level.main.tail):
+                e = ring_at(&level.main, i)
+                if e.state != GONE and (<Segment>e.segment).rotten:
+                    ids.append(e.id)
+        try:
+            for id in sorted(ids):
+                if r.count and r.items[r.count - 1].high + 1 == id:
+                    r.items[r.count - 1].high = id
+                else:
+                    ranges_add(&r, id, id)
+            return ranges_encode(&r)
+        finally:
+            free(r.items)
+
     def peek(self, size_t limit):
         """The first `limit` messages, handed out or not, as (id, redelivered, exchange, routing key, header, body)."""
         cdef uint64_t i

@@ -7,6 +7,8 @@ from libc.stdlib cimport free
 from qpidd_py.core.memory cimport mem_resized, mem_zeroed
 from qpidd_py.core.wire cimport le64
 
+from qpidd_py.errors import PageError
+
 
 cdef void ring_free(Ring* r) noexcept:
     cdef Entry* e
@@ -115,11 +117,14 @@ cdef tuple content_of(const Entry* e, size_t cut=<size_t>-1):
 
 
 cdef int name_entry(IdRuns runs, const Entry* e, bint read) except -1:
-    """`read`: also a message that has left memory gets its name.  The number of segments that were read back."""
+    """`read`: also a message that has left memory gets its name, unless that cannot be read.  The number of segments that were read back."""
     cdef bint away = (<Segment>e.segment).data == NULL
     cdef const uint8_t* p
-    if away and not read:
+    if away and (not read or (<Segment>e.segment).rotten):
         return runs.add(NULL, 0, e.id)
-    p = record_of(e)
+    try:
+        p = record_of(e)
+    except PageError:
+        return runs.add(NULL, 0, e.id)
     runs.add(route_of(p) + le16(lengths_of(p)), le32(lengths_of(p) + 4), e.id)
     return away

@@ -42,13 +42,14 @@ class Changes:
         vhost, source, moved = self._broker.vhost, text(arguments, "source"), 0
         left = min(limit, max(1, vhost.queues[source].core.ready if source in vhost.queues else 1))
         while True:
-            if source in vhost.queues:
-                yield from in_memory(vhost.queues[source].core, 0, SLICE)
             try:
+                if source in vhost.queues:
+                    yield from in_memory(vhost.queues[source].core, 0, min(left, SLICE))
                 some = vhost.move_messages(None, source, min(left, SLICE), target, exchange)
-            except AmqpError as error:
+            except (AmqpError, RequestError) as error:
                 if moved:
-                    raise RequestError(f"{error.reply_text}; {moved} messages were moved before") from error
+                    why = error.reply_text if isinstance(error, AmqpError) else str(error)
+                    raise RequestError(f"{why}; {moved} messages were moved before") from error
                 raise
             moved, left = moved + some, left - some
             if some < SLICE or not left:

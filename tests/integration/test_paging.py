@@ -15,9 +15,9 @@ import psutil
 import pytest
 
 from benchmarks import load_generator
-from qpidd_py.cli.client_socket import Deadline, ManagementSocket, Target
+from qpidd_py.cli.client_socket import Deadline, ManagementSocket, RequestRefused, Target
 from qpidd_py.errors import EXIT_DISK
-from tests.support.members import Members
+from tests.support.members import TIME, Members
 from tests.support.process import BrokerProcess
 from tests.support.slow import mostly_slow
 from tests.support.wait import wait_for, wait_logged
@@ -77,9 +77,17 @@ def rss(broker: BrokerProcess) -> int:
     return int(psutil.Process(broker.pid).memory_info().rss)
 
 
-def paged(broker: BrokerProcess) -> Any:
+def request(broker: BrokerProcess, method: str, **arguments: Any) -> Any:
     with ManagementSocket(Target("127.0.0.1", broker.port), Deadline(30)) as connection:
-        return connection.request("broker.info", {})["paged"]
+        return connection.request(method, arguments)
+
+
+def info(broker: BrokerProcess) -> Any:
+    return request(broker, "broker.info")
+
+
+def paged(broker: BrokerProcess) -> Any:
+    return info(broker)["paged"]
 
 
 def is_paged(broker: BrokerProcess, messages: int) -> bool:
@@ -204,20 +212,106 @@ def test_a_page_file_that_is_full_leaves_the_limit_to_do_its_work(tmp_path: Path
         broker.close()
 
 
-def test_a_page_file_that_rots_ends_the_broker(tmp_path: Path) -> None:
-    """It must not hand out other octets, and not go on without the message."""
-    with BrokerProcess(tmp_path, *OPTIONS) as broker:
-        publish(broker, 0, 1500)
-        open_files = list(Path(f"/proc/{broker.pid}/fd").iterdir())
-        (file,) = (path for path in open_files if str(broker.data_dir / "#") in path_of(path))
-        with open(file, "r+b") as pages:
-            pages.seek(0)
-            pages.write(b"rot")
+def rot(broker: BrokerProcess) -> None:
+    """Some octets of the first page in the page file are others."""
+    open_files = list(Path(f"/proc/{broker.pid}/fd").iterdir())
+    (file,) = (path for path in open_files if str(broker.data_dir / "#") in path_of(path))
+    with open(file, "r+b") as pages:
+        pages.seek(0)
+        pages.write(b"rot")
+
+
+def test_a_page_file_that_rots_ends_a_broker_that_has_a_journal_and_no_cluster(tmp_path: Path) -> None:
+    """It must not hand out other octets, and not go on without the message: the journal has it."""
+    broker = BrokerProcess(tmp_path, *OPTIONS, "--journal", "yes")
+    try:
+        publish(broker.start(), 0, 1500)
+        rot(broker)
         with pytest.raises((AssertionError, pika.exceptions.AMQPError)):
             consume(broker, 0, 1500)
         assert broker.wait() == EXIT_DISK
         wait_logged(broker, "other octets")
         assert "Traceback" not in broker.log
+        broker.start()
+        with channel_of(broker) as channel:
+            assert channel.queue_declare("q", passive=True).method.message_count
+    finally:
+        broker.close()
+
+
+def test_without_either_its_messages_wait_and_the_others_are_served(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path, *OPTIONS) as broker:
+        publish(broker, 0, 1500)
+        rot(broker)
+        with channel_of(broker) as channel:
+            channel.basic_consume("q", lambda *_: None, auto_ack=True)
+            wait_logged(broker, "messages cannot be read back, and wait: queue q (", f"in {broker.data_dir}, ")
+            channel.connection.process_data_events(0.2)
+            waiting = channel.queue_declare("q", passive=True).method.message_count
+            assert waiting, "they are still there"
+            channel.queue_declare("other", exclusive=True)
+            channel.basic_publish("", "other", b"served")
+            assert channel.basic_get("other", auto_ack=True)[2] == b"served"
+            (alarm,) = info(broker)["alarms"].items()
+            assert alarm[0] == "rot" and "offset 0" in alarm[1]
+            with pytest.raises(RequestRefused, match="queue q cannot be read back"):
+                request(broker, "queue.move", source="q", target="other")
+            channel.queue_purge("q")
+            wait_logged(broker, "no message waits any more that cannot be read")
+            assert not info(broker)["alarms"] and broker.running
+
+
+def test_a_primary_whose_page_file_rots_hands_over_and_refills_itself(tmp_path: Path) -> None:
+    members = Members(tmp_path, "--ha-safety", "quorum", *OPTIONS)
+    try:
+        members.up()
+        brokers = members.brokers
+        publish(brokers["a"], 0, 1500)
+        members.settled("a")
+        wait_for(partial(is_paged, brokers["a"], 1500), what="a backlog on disk")
+        rot(brokers["a"])
+        done = consume_until_told(brokers["a"], 1500)
+        assert done < 1500, "what cannot be read is not delivered"
+        primary = wait_for(lambda: next((name for name in "bc" if members.states()[name] == "active"), ""), TIME)
+        wait_logged(brokers["a"], "messages cannot be read back, and wait: queue q (", "the role goes to a backup")
+        members.settled(primary)
+        wait_logged(brokers["a"], "no message waits any more that cannot be read")
+        assert not members.ask("a", "ha.status")["alarms"]
+        members.level()
+        members.tool("relocate", "--to", "a", name=primary)
+        members.settled("a")
+        consume_the_rest(brokers["a"], done, 1500)
+        assert all(broker.running for broker in brokers.values())
+    finally:
+        members.close()
+
+
+def consume_until_told(broker: BrokerProcess, number: int) -> int:
+    """In order and unchanged, until the connection is closed; up to which message all are acknowledged."""
+    acknowledged = 0
+    with pytest.raises(pika.exceptions.ConnectionClosedByBroker) as told, channel_of(broker) as channel:
+        channel.basic_qos(prefetch_count=200)
+        for n in range(number):
+            method, _, found = next(channel.consume("q", inactivity_timeout=60))
+            assert method is not None and found == body(n), f"message {n}"
+            channel.basic_ack(method.delivery_tag)
+            acknowledged = n + 1
+    assert told.value.reply_code == 320
+    return acknowledged
+
+
+def consume_the_rest(broker: BrokerProcess, acknowledged: int, number: int) -> None:
+    """Nothing that was not acknowledged is missing; the last acknowledgements may not have arrived."""
+    with channel_of(broker) as channel:
+        first: int | None = None
+        for n in range(number):
+            method, _, found = next(channel.consume("q", inactivity_timeout=60))
+            assert method is not None
+            first = int(found[:10]) if first is None else first
+            assert first <= acknowledged and found == body(first + n)
+            channel.basic_ack(method.delivery_tag)
+            if first + n == number - 1:
+                return
 
 
 def path_of(link: Path) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
 from random import Random
 from typing import TYPE_CHECKING
 
 from qpidd_py.core import Engine, Page, Paging
+from qpidd_py.errors import PageError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -24,6 +26,8 @@ class MemoryPages:
         self._writing: list[Page] = []
         self._reading: list[Page] = []
         self.left = self.read = 0
+        self.on_rot: Callable[[], None] | None = None
+        """Called when a page was found rotten, before who waits for it; None: PageError is raised."""
         if instant:
             self.paging.on_wanted = self._all_at_once
 
@@ -71,7 +75,14 @@ class MemoryPages:
         arrived = self._reading[:number]
         del self._reading[:number]
         for page in arrived:
-            self.paging.arrived(page)
+            try:
+                self.paging.arrived(page)
+            except PageError:
+                if self.on_rot is None:
+                    raise
+                self.paging.spoilt(page)
+                self.on_rot()
+                self.paging.look_again()
         return bool(arrived)
 
     def _all_at_once(self) -> None:

@@ -56,6 +56,8 @@ class Wire:
 class FakeHa:
     """Hooks that answer when told to."""
 
+    cluster = True
+
     def __init__(self, refusal: Refusal | None = None) -> None:
         self.refusal = refusal
         self.asked: list[tuple[str, dict[str, Any], Callable[[dict[str, Any]], None]]] = []
@@ -79,6 +81,9 @@ class FakeHa:
         pass
 
     def alarm(self, name: str, reason: str) -> None:
+        pass
+
+    def damaged(self, reason: str) -> None:
         pass
 
     def paging(self, result: str, reason: str) -> None:

@@ -20,6 +20,8 @@ Basic, Connection, Queue = commands.Basic, commands.Connection, commands.Queue
 class Hooks:
     """HA that does what the test says."""
 
+    cluster = True
+
     def __init__(self, refusal=None, take_over=False):
         self.refusal = refusal
         self.take_over = take_over
@@ -34,6 +36,9 @@ class Hooks:
 
     def alarm(self, name, reason):
         self.calls.append(("alarm", name, reason))
+
+    def damaged(self, reason):
+        self.calls.append(("damaged", reason))
 
     def paging(self, result, reason):
         self.calls.append(("paging", result))

@@ -14,7 +14,7 @@ import pytest
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.hooks import HaHooks
 from qpidd_py.broker.memory import CAUSE, MemoryWatch
-from qpidd_py.broker.pager import BEGIN, RETRY, WAIT, Pager, Slots
+from qpidd_py.broker.pager import BEGIN, LOOK, RETRY, ROT, WAIT, Pager, Slots
 from qpidd_py.broker.pager import CAUSE as FILE
 from qpidd_py.core import Engine, Page, Paging
 from qpidd_py.errors import PageError
@@ -37,7 +37,10 @@ class Process:
         self.pager = Pager(self.broker, Paging(self.engine, lambda place, buffer: None), self, LIMIT)
         self.watch = MemoryWatch(self.broker, LIMIT, self.resident, self.pager)
         self.told: list[str] = []
-        told = SimpleNamespace(limited=lambda reason: None, alarm=lambda *_: None, paging=self.paging)
+        self.damage: list[str] = []
+        told = SimpleNamespace(
+            limited=lambda reason: None, alarm=lambda *_: None, paging=self.paging, damaged=self.damage.append
+        )
         self.broker.hooks = cast(HaHooks, told)
         self.client = MemoryClient(self.engine, q=self.engine.create_queue(1, "q", False))
         self.now = 0.0
@@ -132,15 +135,86 @@ def test_any_other_error_ends_the_use_of_the_file(caplog: pytest.LogCaptureFixtu
     assert CAUSE in process.broker.limits
 
 
-def test_a_file_that_cannot_be_read_raises() -> None:
+def wanted() -> Process:
+    """A consumer waits for pages."""
     process = Process()
     process.publish(2 * LIMIT)
     process.client.channel.consume(process.engine.queues[1], "c", False, 0)
     for _ in range(20):
         process.client.turn()
     assert process.reading
+    return process
+
+
+def test_a_file_that_cannot_be_read_raises_if_a_restart_helps() -> None:
+    process = wanted()
+    process.pager.restarts = lambda: True
     with pytest.raises(PageError, match="cannot be read"):
         process.pager.arrived(process.reading[0], OSError(errno.EIO, "Input/output error"))
+    assert not process.damage and not process.broker.alarms
+
+
+def test_else_its_messages_wait_and_an_alarm_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    process = wanted()
+    page = process.reading[0]
+    offset = page.place[0] * MIB
+    with caplog.at_level(logging.ERROR):
+        process.pager.arrived(page, OSError(errno.EIO, "Input/output error"))
+    alarm = process.broker.alarms[ROT]
+    assert "messages cannot be read back, and wait: queue q (" in alarm
+    assert f"the page file, {page.octets} octets at offset {offset}" in alarm
+    assert f"at offset {offset}: the page file cannot be read: [Errno 5] Input/output error" in caplog.text
+    assert process.damage == [f"the page file, {page.octets} octets at offset {offset}", alarm]
+    assert process.pager.shown()["rotten"] == page.octets
+    asked, ready = len(process.reading), process.engine.queues[1].ready
+    for _ in range(100):
+        process.tick()
+        process.client.turn()
+    assert len(process.reading) == asked and process.engine.queues[1].ready == ready
+    assert len(process.damage) == 2 and process.broker.alarms[ROT] == alarm
+
+
+def test_more_of_it_is_told_at_the_next_tick(caplog: pytest.LogCaptureFixture) -> None:
+    process = wanted()
+    for page in process.reading[:2]:
+        process.pager.arrived(page, OSError(errno.EIO, "Input/output error"))
+    assert len(process.damage) == 3, "the plug-in at once"
+    before = process.broker.alarms[ROT]
+    process.tick()
+    assert len(process.damage) == 4 and process.broker.alarms[ROT] == process.damage[-1] != before
+    assert caplog.text.count("Input/output error") == 2
+
+
+def test_the_alarm_ends_when_the_messages_have_left() -> None:
+    process = wanted()
+    process.pager.arrived(process.reading.pop(0), OSError(errno.EIO, "Input/output error"))
+    process.tick()
+    process.engine.purge(process.engine.queues[1])
+    process.client.turn()
+    process.tick()
+    assert process.damage[-1] == "" and ROT not in process.broker.alarms and not process.pager.shown()["rotten"]
+
+
+def test_who_is_called_for_it_looks_again_now_and_then() -> None:
+    process = wanted()
+    called: list[float] = []
+    queue = process.engine.queues[1]
+
+    def look() -> None:
+        called.append(process.now)
+        if process.client.channel.get(queue, False, look) is not None:
+            called.append(-1.0)
+
+    look()
+    process.pager.arrived(process.reading[0], OSError(errno.EIO, "Input/output error"))
+    for _ in range(int(4 * LOOK / 0.25)):
+        process.tick()
+    assert 4 <= len(called) <= 7 and -1.0 not in called
+    process.engine.purge(queue)
+    process.client.turn()
+    process.tick(LOOK)
+    process.tick(LOOK)
+    assert called[-1] == -1.0, "also when no rot is left"
 
 
 def test_a_few_segments_are_read_at_a_time() -> None:

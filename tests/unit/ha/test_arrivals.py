@@ -361,7 +361,7 @@ def test_a_question_whose_link_has_ended_has_no_answer() -> None:
 class Plan:
     """What to send: so many turns, and so many slices that are not acknowledged."""
 
-    cut, slices, octets = CUT, 3, 99
+    cut, slices, octets, hole = CUT, 3, 99, ""
 
     def __init__(self, turns: int = 0, under_way: int = 0, done: bool = True) -> None:
         self.turns, self.under_way, self.done = turns, under_way, done

@@ -1,0 +1,220 @@
+"""Messages that a broker cannot read back from its page file: it is whole no more, hands over, and refills itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from ha.model.status import State
+from ha.promotion.score import COPY, PRIMARY, SLOW
+from qpidd_py.core import decode_ids
+from tests.support.paged import MemoryPages
+from tests.unit.ha.world import Host, Publisher, World
+
+SIZE = 8000
+NUMBER = 24
+"""Messages of `SIZE` octets: three segments, and a part of one."""
+BODIES = [b"%04d" % number + b"x" * SIZE for number in range(NUMBER)]
+REASON = "in the page file"
+
+
+class Pages(MemoryPages):
+    """The page file of one broker."""
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host.engine)
+        self.host = host
+        self.on_rot = lambda: host.node.damaged(REASON)
+        self.paging.on_wanted = lambda: host.after(0.001, self._all_at_once)
+        self.everything()
+
+    def rot(self) -> None:
+        """Of what was written first; it is not known yet."""
+        self.octets[max(self.octets)][-5] ^= 1
+
+    def find(self) -> None:
+        """A reader finds it."""
+        self.rot()
+        Publisher(self.host).get("q")
+        self.host.world.until(lambda: bool(self.host.engine.pool.rotten))
+
+
+def declared(world: World, primary: str = "a") -> Publisher:
+    """All have all messages."""
+    world[primary].configuration.declare("q")
+    client = Publisher(world[primary])
+    for body in BODIES:
+        client.publish("q", body)
+    world.until(lambda: client.confirmed == NUMBER)
+    return client
+
+
+@pytest.fixture
+def world() -> World:
+    found = World()
+    found.cluster()
+    declared(found)
+    return found
+
+
+def unreadable(host: Host) -> int:
+    return sum(high - low + 1 for low, high in decode_ids(host.configuration.queues["q"][0].rotten()))
+
+
+def waiting(host: Host) -> int:
+    queue = host.configuration.queues["q"][0]
+    return int(queue.ready + queue.unacked)
+
+
+def refilled(world: World, *names: str) -> None:
+    """These are ready, and hold everything, readable."""
+    world.until(lambda: all(world[name].state is State.READY for name in names))
+    for name in names:
+        host = world[name]
+        assert host.node.view().whole and not host.engine.pool.rotten and not host.node.local.hole
+        assert host.contents("q") == BODIES
+
+
+def test_a_primary_hands_over_and_refills_itself(world: World) -> None:
+    host, pages = world["a"], Pages(world["a"])
+    pages.find()
+    assert host.state is State.ACTIVE and not host.node.view().whole, "in the call in which it is found"
+    assert unreadable(host) and waiting(host) == NUMBER
+    world.until(lambda: not host.state.is_primary)
+    assert not host.node.view().whole and unreadable(host), "nothing is dropped before it follows another primary"
+    world.until(lambda: any(each.state is State.ACTIVE for each in world.hosts.values()))
+    pages.paging.on_wanted = pages._all_at_once
+    refilled(world, "a")
+    assert [fields["result"] for kind, fields in host.events if kind == "relocate"] == ["begin", "done"]
+    assert any("messages that wait here cannot be read back: the role goes to a backup" in line for line in world.lines)
+    world.promote("a", takeover=True)
+    assert host.state.is_primary and host.node.view().whole
+
+
+def test_messages_that_are_published_meanwhile_are_confirmed(world: World) -> None:
+    host, pages = world["a"], Pages(world["a"])
+    host.node._give_way_at = 1e9
+    pages.find()
+    client = Publisher(host)
+    client.publish("q", b"new")
+    world.until(lambda: client.confirmed == 1)
+    assert host.state is State.ACTIVE and host.node.candidacy.score == SLOW, "a manager prefers any other"
+
+
+def test_without_a_backup_in_sync_it_goes_on_and_says_so() -> None:
+    world = World("ab", safety="availability")
+    world.cluster()
+    declared(world)
+    world["b"].kill()
+    host, pages = world["a"], Pages(world["a"])
+    world.until(lambda: not host.node.role.ready())  # type: ignore[attr-defined]
+    pages.find()
+    world.run(3.0)
+    assert host.state is State.ACTIVE and waiting(host) == NUMBER and not host.closed_clients
+    assert host.node.candidacy.score == PRIMARY, "there is nobody better"
+    assert host.node.advice().startswith("messages that wait here cannot be read back, and nobody can take over: ")
+    client = Publisher(host)
+    client.publish("q", b"new")
+    world.until(lambda: client.confirmed == 1)
+    host.engine.purge(host.configuration.queues["q"][0])
+    host.engine.end_turn()
+    host.node.damaged("")
+    assert host.node.view().whole and host.node.advice() == ""
+
+
+def test_a_backup_without_them_waits_and_one_that_has_them_is_listed() -> None:
+    world = World("ab", safety="availability")
+    world.cluster()
+    declared(world)
+    world["b"].kill()
+    host, pages = world["a"], Pages(world["a"])
+    world.until(lambda: not host.node.role.ready())  # type: ignore[attr-defined]
+    pages.find()
+    world["b"].boot()
+    world.run(5.0)
+    assert world["b"].state is State.CATCHUP and not world["b"].node.view().whole
+    (line,) = [line for line in world.lines if "waits to become whole" in line]
+    assert "b waits to become whole: messages of queue q that it lacks cannot be read here" in line
+    host.engine.purge(host.configuration.queues["q"][0])
+    host.engine.end_turn()
+    host.node.damaged("")
+    pages.paging.look_again()
+    world.until(lambda: world["b"].state is State.READY)
+
+
+def test_a_backup_that_comes_back_with_them_takes_over() -> None:
+    world = World("ab", safety="availability")
+    world.cluster()
+    declared(world)
+    world.cut("a", "b")
+    host, pages = world["a"], Pages(world["a"])
+    world.until(lambda: not host.node.role.ready())  # type: ignore[attr-defined]
+    pages.find()
+    world.heal()
+    pages.paging.on_wanted = pages._all_at_once
+    world.until(lambda: world["b"].state is State.ACTIVE)
+    refilled(world, "a")
+    assert world["b"].contents("q") == BODIES
+
+
+def test_a_backup_refills_itself(world: World) -> None:
+    host, pages = world["b"], Pages(world["b"])
+    pages.rot()
+    with pytest.raises(Exception, match="other octets"):
+        host.configuration.queues["q"][0].peek(1)
+    host.node.damaged(REASON)
+    assert host.state is State.CATCHUP and not host.node.view().whole
+    pages.paging.on_wanted = pages._all_at_once
+    world.until(lambda: host.state is State.READY)
+    pages.everything()
+    refilled(world, "b")
+    assert world["a"].state is State.ACTIVE
+
+
+def test_who_has_a_hole_is_not_promoted_while_another_has_everything(world: World) -> None:
+    host, pages = world["a"], Pages(world["a"])
+    host.node._give_way_at = 1e9
+    pages.find()
+    host.node.demote("a test")
+    assert "it is joining an active cluster; " in world.refused("a")
+    world.promote("b")
+    pages.paging.on_wanted = pages._all_at_once
+    refilled(world, "a", "c")
+
+
+def test_if_the_successor_dies_the_third_takes_over(world: World) -> None:
+    host, pages = world["a"], Pages(world["a"])
+    pages.find()
+    world.until(lambda: host.node.relocation is not None)
+    target = host.node.relocation._target.name
+    world.until(lambda: not host.state.is_primary)
+    world[target].kill()
+    third = next(name for name in "bc" if name != target)
+    world.run(3.0)
+    assert not host.state.is_primary, "it takes the role back only if nobody holds everything"
+    world.promote(third)
+    pages.paging.on_wanted = pages._all_at_once
+    refilled(world, "a")
+    assert world[third].contents("q") == BODIES
+
+
+def test_it_is_the_best_copy_when_no_other_is_left() -> None:
+    """And serves what it can; what it cannot read waits on."""
+    world = World("ab", safety="availability")
+    world.cluster()
+    declared(world)
+    host, pages = world["a"], Pages(world["a"])
+    host.node._give_way_at = 1e9
+    pages.find()
+    world["b"].kill()
+    host.node.demote("a test")
+    world.until(lambda: host.node.candidacy.score == COPY)
+    world.promote("a")
+    assert host.state.is_primary and not host.node.view().whole and waiting(host) == NUMBER and unreadable(host)
+
+
+def test_what_only_this_broker_has_is_no_hole(world: World) -> None:
+    """A queue that is not replicated: nobody else could hand it out."""
+    host = world["a"]
+    host.node.damaged(REASON)
+    world.run(1.0)
+    assert host.state is State.ACTIVE and host.node.view().whole and host.node.candidacy.score == PRIMARY
