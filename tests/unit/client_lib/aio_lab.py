@@ -13,8 +13,8 @@ from tests.unit.client_lib.scripted_broker import ScriptedBroker, Store
 QUICK = {
     "reconnect_interval_min": 0.005,
     "reconnect_interval_max": 0.05,
-    "connect_timeout": 0.5,
-    "connect_overlap": 0.5,  # no second connection next to the first: `broker.peers[-1]` is the one in use
+    "connect_timeout": 10.0,
+    "connect_overlap": 2.0,  # no second connection next to the first: `broker.peers[-1]` is the one in use
     "heartbeat": 20,
 }
 

@@ -19,8 +19,16 @@ from client_lib.urls.url import Endpoint, parse_url
 from tests.support.wait import wait_for
 from tests.unit.client_lib.scripted_broker import ScriptedBroker, Store
 
-QUICK = {"reconnect_interval_min": 0.005, "reconnect_interval_max": 0.05, "heartbeat": 1, "connect_timeout": 60.0}
+QUICK: dict[str, Any] = {
+    "reconnect_interval_min": 0.005,
+    "reconnect_interval_max": 0.05,
+    "heartbeat": 1,
+    "connect_timeout": 60.0,
+}
 """An attempt that hangs costs a minute: more than any deadline here, so that a loaded machine is not taken for one."""
+
+CALM: dict[str, Any] = {"connect_overlap": 30.0}
+"""No place is tried while another one is slow: on a loaded machine, too, they are tried in their order."""
 
 
 class LinkLab:
@@ -69,6 +77,12 @@ class LinkLab:
     def connected(self, *where: ScriptedBroker | Endpoint | str, **options: Any) -> Link:
         link = self.link(*where, **options)
         wait_for(lambda: link.state is LinkState.CONNECTED, 60, lambda: str(self.events))
+        return link
+
+    def connected_to(self, first: ScriptedBroker, *where: ScriptedBroker | Endpoint | str) -> Link:
+        """Connected to the first place, however slow it is; from then on a place that hangs costs the usual overlap."""
+        link = self.connected(first, *where, **CALM)
+        link._dialer._planner._policy = Options(**QUICK).retry_policy()
         return link
 
     def times(self, kind: str) -> list[float]:

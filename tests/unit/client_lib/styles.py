@@ -16,7 +16,8 @@ from tests.unit.client_lib.scripted_broker import ScriptedBroker, Store
 QUICK: dict[str, Any] = {
     "reconnect_interval_min": 0.005,
     "reconnect_interval_max": 0.05,
-    "connect_timeout": 0.5,
+    "connect_timeout": 10.0,
+    "connect_overlap": 2.0,  # as in aio_lab.py
     "heartbeat": 5,
 }
 PATIENCE = 20.0

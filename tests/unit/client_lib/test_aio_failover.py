@@ -436,11 +436,17 @@ async def test_iteration_ends_at_close(lab: Lab) -> None:
     for _ in range(3):
         await sender.send("x", timeout=30)
 
+    taken: list[Message] = []
+
     async def consume(receiver: aio.Receiver) -> int:
-        return len([message async for message in receiver])
+        number = 0
+        async for message in receiver:
+            taken.append(message)
+            number += 1
+        return number
 
     tasks = [asyncio.create_task(consume(receiver)) for receiver in receivers]
-    await asyncio.sleep(0.05)
+    await until(lambda: len(taken) == 3)
     await receivers[0].close()
     assert await asyncio.wait_for(tasks[0], 60) == 3
     with pytest.raises(LinkClosed):

@@ -25,7 +25,13 @@ from client_lib.core.ledger import Disposition
 from tests.support.wait import wait_for
 from tests.unit.client_lib.scripted_broker import ScriptedBroker, Store
 
-QUICK = {"reconnect_interval_min": 0.005, "reconnect_interval_max": 0.05, "connect_timeout": 0.5, "heartbeat": 20}
+QUICK = {
+    "reconnect_interval_min": 0.005,
+    "reconnect_interval_max": 0.05,
+    "connect_timeout": 10.0,
+    "connect_overlap": 2.0,  # as in aio_lab.py
+    "heartbeat": 20,
+}
 
 
 class Lab:

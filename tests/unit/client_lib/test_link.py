@@ -15,7 +15,7 @@ from client_lib.connecting.watchdog import Watchdog
 from client_lib.errors import AuthenticationFailure, ConnectError, HeartbeatTimeout
 from client_lib.urls.url import PUBLIC_URL
 from tests.support.wait import wait_for
-from tests.unit.client_lib.link_lab import LinkLab, links
+from tests.unit.client_lib.link_lab import CALM, LinkLab, links
 
 __all__ = ["links"]  # a fixture
 
@@ -61,7 +61,7 @@ def outage(lab: LinkLab) -> float:
 
 def test_the_first_attempt_after_a_loss_is_made_without_a_pause(links: LinkLab) -> None:
     brokers = [links.broker() for _ in range(5)]
-    links.connected(*brokers)
+    links.connected(*brokers, **CALM)
     for broker in brokers[:4]:
         broker.kill()
         outage(links)
@@ -71,7 +71,7 @@ def test_the_first_attempt_after_a_loss_is_made_without_a_pause(links: LinkLab) 
 
 def test_one_that_accepts_and_hangs_costs_the_overlap(links: LinkLab) -> None:
     first, hung, good = links.broker(), links.broker("hang"), links.broker()
-    links.connected(first, hung, good)
+    links.connected_to(first, hung, good)
     first.kill()
     assert OVERLAP <= outage(links) < SOON
     assert "timeout" not in links.results()
@@ -79,7 +79,7 @@ def test_one_that_accepts_and_hangs_costs_the_overlap(links: LinkLab) -> None:
 
 def test_one_whose_syn_is_swallowed_costs_the_overlap(links: LinkLab) -> None:
     first, good = links.broker(), links.broker()
-    links.connected(first, links.swallower(), good)
+    links.connected_to(first, links.swallower(), good)
     first.kill()
     assert OVERLAP <= outage(links) < SOON
 
@@ -134,7 +134,7 @@ def test_an_attempt_in_the_handshake_has_its_timeout(links: LinkLab) -> None:
 
 def test_refusals_of_the_others_do_not_wait_for_one_that_hangs(links: LinkLab) -> None:
     first, hung, backup = links.broker(), links.broker("hang"), links.broker("refuse")
-    link = links.connected(first, hung, backup)
+    link = links.connected_to(first, hung, backup)
     first.kill()
     wait_for(lambda: backup.accepted >= 3)
     backup.mode = "normal"
@@ -143,7 +143,7 @@ def test_refusals_of_the_others_do_not_wait_for_one_that_hangs(links: LinkLab) -
 
 def test_an_address_that_cannot_be_connected_to_is_a_failed_attempt(links: LinkLab) -> None:
     broker = links.broker()
-    link = links.connected("255.255.255.255:1", broker)
+    link = links.connected("255.255.255.255:1", broker, **CALM)
     assert str(link.address) == broker.url and links.results() == ["unreachable"]
 
 
@@ -156,7 +156,8 @@ def test_each_record_is_an_attempt(links: LinkLab, names: Names) -> None:
     links.sockets.append(hung)
     names.records["cluster"] = ["127.0.0.2", "127.0.0.1"]
     link = links.connected(f"cluster:{broker.port}")
-    assert [event["attrs"]["ip"] for event in links.events if event["kind"] == "connect"] == ["127.0.0.2", "127.0.0.1"]
+    tried = [event["attrs"]["ip"] for event in links.events if event["kind"] == "connect"]
+    assert tried[:2] == ["127.0.0.2", "127.0.0.1"], "more when the second is slow"
     took = links.times("connected")[0] - links.times("connect")[0]
     assert OVERLAP <= took < SOON and link.address and link.address.host == "cluster"
 
@@ -194,7 +195,7 @@ def test_a_name_that_does_not_exist_is_said(links: LinkLab, names: Names) -> Non
 def test_the_list_of_the_broker_is_used_first(links: LinkLab) -> None:
     first, told, given = links.broker(), links.broker(), links.broker()
     first.properties = {PUBLIC_URL: f"amqp:tcp:{told.url},{first.url}"}
-    link = links.connected(first, given)
+    link = links.connected(first, given, **CALM)
     first.kill()
     wait_for(lambda: link.failovers == 1 and link.state is LinkState.CONNECTED)
     assert str(link.address) == told.url
@@ -217,7 +218,7 @@ def test_a_wrong_login_ends_all_attempts(links: LinkLab) -> None:
 
 def test_a_wrong_login_while_reconnecting_is_tried_again(links: LinkLab) -> None:
     first, second = links.broker(), links.broker()
-    link = links.connected(first, second)
+    link = links.connected(first, second, **CALM)
     second.mode = "deny"
     first.kill()
     wait_for(lambda: second.accepted > 3)
@@ -237,7 +238,7 @@ def test_a_user_that_the_broker_offers_no_mechanism_for_is_told_so(links: LinkLa
 
 def test_a_broker_that_falls_silent_is_given_up(links: LinkLab) -> None:
     first, second = links.broker(), links.broker()
-    links.connected(first, second)
+    links.connected(first, second, **CALM)
     first.stop_answering()
     began = time.monotonic()
     wait_for(lambda: links.times("disconnected"))
@@ -247,7 +248,7 @@ def test_a_broker_that_falls_silent_is_given_up(links: LinkLab) -> None:
 
 def test_a_broker_that_fell_silent_comes_last_from_then_on(links: LinkLab) -> None:
     first, second, third = links.broker(), links.broker(), links.broker()
-    link = links.connected(first, second, third)
+    link = links.connected(first, second, third, **CALM)
     first.stop_answering()
     wait_for(lambda: link.failovers == 1 and link.state is LinkState.CONNECTED)
     second.kill()
@@ -275,7 +276,7 @@ def test_silence_is_judged_by_our_interval(
 
 def test_a_broker_that_steps_down_sends_us_to_its_successor(links: LinkLab) -> None:
     first, second, third = links.broker(), links.broker(), links.broker()
-    link = links.connected(first, second, third)
+    link = links.connected(first, second, third, **CALM)
     first.shut(f"CONNECTION_FORCED - stepping down; the primary is {third.url}")
     wait_for(lambda: link.failovers == 1 and link.state is LinkState.CONNECTED)
     assert links.peers("connect") == [first.url, third.url]
@@ -284,7 +285,7 @@ def test_a_broker_that_steps_down_sends_us_to_its_successor(links: LinkLab) -> N
 def test_a_broker_without_heartbeats_is_not_judged_by_them(links: LinkLab) -> None:
     broker = links.broker()
     broker.heartbeat_offered, broker.beats = 0, False
-    link = links.connected(broker)
+    link = links.connected(broker, **CALM)
     peer = broker.peers[0]
     wait_for(lambda: broker.heartbeats >= 5)  # ours; more than two intervals
     assert link.failovers == 0 and not peer.gone
