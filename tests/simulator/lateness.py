@@ -88,11 +88,13 @@ class LateJudge:
                 raise Violation(f"I23: {peer.member} {what}, and {self._process.name} does not let it go")
 
     def _needs(self, role: Primary, members: list[Peer]) -> None:
-        """One that is kept out while the rest is not enough, and has what was logged before its difference ended."""
+        """One of the list that is kept out while the rest is not enough, and has what was logged before its difference
+        ended."""
         in_sync = self._process.node.local.persisted.in_sync
-        enough = self._enough(members, in_sync)
+        enough, voters = self._enough(members, in_sync), self._voters(in_sync)
         for peer in role._links.values():
-            outside = peer.phase is Phase.COMPLETE and peer.acked >= peer.target and peer.id not in in_sync
+            complete = peer.phase is Phase.COMPLETE and peer.acked >= peer.target
+            outside = complete and peer.id not in in_sync and peer.member.address in voters
             what = "is complete and needed"
             if self._count(peer, what, outside and not enough) > NEEDED:
                 raise Violation(f"I23: {peer.member} {what}, and is no member at {self._process.name}")
@@ -108,6 +110,9 @@ class LateJudge:
         process = self._process
         if process.node.local.safety.mode != "quorum":
             return bool(rest)
-        voters = set(in_sync.brokers or process.settings.brokers)
+        voters = self._voters(in_sync)
         votes = {peer.member.address for peer in rest} | {process.settings.address}
         return bool(rest) and 2 * len(votes & voters) > len(voters)
+
+    def _voters(self, in_sync: InSync) -> set[str]:
+        return set(in_sync.brokers or self._process.settings.brokers)
