@@ -37,7 +37,7 @@ from ha.role import Role
 from qpidd_py.core import Batch
 from qpidd_py.errors import EXIT_DISK, InvariantError, LinkError, ReplyCode
 
-GIVE_WAY: Final = 5.0
+GIVE_WAY: Final = 2.0
 """Least seconds between two attempts of a primary that cannot read all of its messages to hand over."""
 UNREADABLE: Final = "messages that wait here cannot be read back"
 
@@ -192,10 +192,21 @@ class Node:
         role = self.role
         if not local.hole or not isinstance(role, Primary) or self.relocation is not None or now < self._give_way_at:
             return
-        if isinstance(choose(role, ""), Member):
+        target, starved = choose(role, ""), role.starved
+        if starved is not None:
+            self._step_aside(target if isinstance(target, Member) else starved, starved)
+        elif isinstance(target, Member):
             self._give_way_at = now + GIVE_WAY
             local.env.log("warning", f"{UNREADABLE}: the role goes to a backup that holds them")
             self.relocate("", lambda result: None)
+
+    def _step_aside(self, target: Member, starved: Member) -> None:
+        """No switch-over can be prepared, since nothing becomes safe any more.  Who is promoted holds all that was
+        confirmed."""
+        settings = self.local.settings
+        self.demote(f"{UNREADABLE}, and {starved}, which confirms wait for, lacks some of them", target.address)
+        step = max(settings.promote_timeout, settings.registry_timeout if settings.registry else 0.0)
+        self.local.env.request(target.address, "ha.promote", {}, 2 * step + settings.dead_after, lambda answer: None)
 
     # ---- promotion ------------------------------------------------------------------------------------------------
 
@@ -264,7 +275,7 @@ class Node:
         if not local.journal.complete:
             local.journal.begin_again()
         local.led.add(claim.epoch)
-        local.whole = not local.hole
+        local.whole, self._give_way_at = not local.hole, 0.0
         role = Primary(self.local, claim, self.depose)
         self.role = role
         local.set_state(State.RECOVERING, self.role.position)

@@ -159,6 +159,14 @@ class Primary(Role):
         behind = overdue and any(peer.acked > durable for peer in ready)
         return Outlook(replaceable=behind or (bool(self.local.hole) and bool(ready)), unable=unable)
 
+    @property
+    def starved(self) -> Member | None:
+        """A backup that counts, and lacks what we cannot read: it is never complete here, and all confirms wait for it.
+        It holds everything that was confirmed."""
+        counting = {peer.id for peer in self.roster.counting}
+        stuck = (peer for peer in self._links.values() if peer.whole and peer.plan is not None and peer.plan.hole)
+        return next((peer.member for peer in stuck if peer.id in counting), None)
+
     def durable(self) -> None:
         if not self.stopped:
             self.update_safe()

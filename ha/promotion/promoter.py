@@ -232,6 +232,8 @@ class Promoter:
             reason = self._denied(claim, answers, exchanged)
         if not reason and local.persisted.ballot != (claim.epoch, local.id):
             reason = f"epoch {local.persisted.epoch} was granted to another broker meanwhile"
+        if not reason and claim.whole and local.hole:
+            reason = "messages that it holds cannot be read back"
         if reason:
             self._give_up(reason)
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from qpidd_py.core import decode_ids
+from qpidd_py.core import Queue, decode_ids
 from qpidd_py.errors import InvariantError
 from tests.simulator.records import Contents
 from tests.simulator.scheduler import Violation
@@ -20,12 +20,34 @@ def name_of(body: bytes) -> str:
     return body.partition(b"|")[0].decode(errors="replace")
 
 
+Peeked = tuple[int, bool, bytes, bytes, bytes, bytes]
+"""As `Queue.peek` has it."""
+
+
+def readable(queue: Queue) -> list[Peeked]:
+    """All messages but those that cannot be read back."""
+    found: list[Peeked] = []
+    low = 0
+    for first, last in decode_ids(queue.rotten()):
+        found += _between(queue, low, first - 1)
+        low = last + 1
+    return found + _between(queue, low, (1 << 64) - 1) if low else queue.peek(1 << 30)
+
+
+def _between(queue: Queue, low: int, high: int) -> list[Peeked]:
+    found: list[Peeked] = []
+    while low <= high and (some := queue.read(low, high, 1 << 30)):
+        found += [(each[0], each[1], each[3], each[4], each[5], each[6]) for each in some]
+        low = some[-1][0] + 1
+    return found
+
+
 def contents(process: BrokerProcess, up_to: int = 1 << 64) -> Contents:
     """Everything in the replicated queues of a broker, of messages with ids up to `up_to`."""
     found: Contents = {}
     for queue in process.broker.vhost.queues.values():
         if queue.core.replicated:
-            messages = [message for message in queue.core.peek(1 << 30) if message[0] <= up_to]
+            messages = [message for message in readable(queue.core) if message[0] <= up_to]
             found[queue.name] = {name_of(message[5]): message[5] for message in messages}
     return found
 
@@ -72,7 +94,7 @@ def everything(process: BrokerProcess) -> dict[str, Any]:
     found: dict[str, Any] = {"configuration": sorted(each for each in snapshot if each[0])}
     for queue in process.broker.vhost.queues.values():
         if queue.core.replicated:
-            messages = queue.core.peek(1 << 30)
+            messages = readable(queue.core)
             found[queue.name] = [(message[0], *message[2:]) for message in messages]
     return found
 

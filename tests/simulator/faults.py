@@ -66,6 +66,7 @@ class Faults:
             "duel": self._duel,
             "trap": self._trap,
             "slow-disk": self._slow_disk,
+            "page-rots": self._page_rots,
             "disk-error": self._disk_error,
             "relocate": self._relocate,
             "demote": self._demote,
@@ -101,6 +102,8 @@ class Faults:
         for process in simulation.brokers:
             process.write_seconds, process.buried, process.mute = 0.0, False, frozenset()
             process.disk.fault = ""
+            if process.life and process.pages is not None:
+                process.pages.rots = 0
             self._part(process)
         for process in simulation.brokers:
             if not process.alive and process.life:
@@ -161,6 +164,12 @@ class Faults:
             life = process.life
             process.pause()
             self.later(fields["for"], lambda: process.resume() if process.life == life else None)
+
+    def _page_rots(self, fields: Mapping[str, Any]) -> None:
+        """What it reads back next from its page file is not what was written, if others hold it."""
+        process = self.target(fields["who"])
+        if process is not None and process.alive and process.pages is not None:
+            process.pages.rots = fields["pages"]
 
     def _slow_disk(self, fields: Mapping[str, Any]) -> None:
         process = self.target(fields["who"])

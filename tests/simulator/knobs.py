@@ -60,6 +60,7 @@ KNOBS: Final[Mapping[str, Knob]] = {
     "segment": Knob("Engine(segment_size)", "a batch needs many segments", _option("segments")),
     "sweep": Knob("Engine.sweep_most", "a compaction takes many ticks", _option("segments", "sweep")),
     "pages": Knob("Paging", "all that may leave memory does", lambda scenario: "pages" in scenario.options),
+    "rot": Knob("Pager.arrived", "what left memory does not come back as it was", _action("page-rots")),
     "asker": Knob("Environment.request", "questions are sent again when their connection breaks", _option("asker")),
     "file": Knob("Environment.exchange", "a write of the registry fails, or is made again", _option("registry file")),
     "pacemaker": Knob("AttributeRegistry", "nodes have different copies of the registry", _option("pacemaker")),

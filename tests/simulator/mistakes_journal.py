@@ -155,3 +155,25 @@ def rot_is_cut_off() -> AbstractContextManager[None]:
 def cache_is_believed() -> AbstractContextManager[None]:
     """After a sync that failed the cache shows what is not on the disk."""
     return patched(MemoryDisk, settle=MemoryDisk.sync)
+
+
+def rot_stays_whole() -> AbstractContextManager[None]:
+    """A broker that cannot read a message back takes itself for whole all the same: it did acknowledge it."""
+    honest = Node.damaged
+
+    def damaged(self: Node, reason: str) -> None:
+        whole = self.local.whole
+        honest(self, reason)
+        self.local.whole = self.local.whole or whole
+
+    return patched(Node, damaged=damaged)
+
+
+def rot_is_reported_as_held() -> AbstractContextManager[None]:
+    """It says that it holds what it cannot read, so nobody sends it again."""
+    return patched(Joining, _drop_rotten=lambda self: None)
+
+
+def rot_stays_primary() -> AbstractContextManager[None]:
+    """A primary waits for messages that only others can read."""
+    return patched(Node, _give_way=lambda self: None)

@@ -65,6 +65,8 @@ ONCE = 0.5
 """Share of the scenarios whose clients declare nothing when they connect again."""
 PAGED = 0.3
 """Share of the scenarios in which messages leave the brokers' memory."""
+ROTTEN = 0.5
+"""Share of these, with all kinds of faults, in which some of them cannot be read back."""
 RETURNED = 0.15
 """Share of the scenarios with all kinds of faults in which messages come back."""
 SLICED = 0.4
@@ -91,7 +93,20 @@ REJECTING = ("quorum", "registry")
 """Modes whose promise does not rest on it that a broker whose host refuses a connection is gone."""
 RESTARTS = 0.35
 """Seconds for which a listener is closed at most, in the other modes: less than `dead_after` (`ha.model.refusals`)."""
-APART = ("clone", "narrow", "pacemaker", "blackout", "disks", "listener", "late", "letters", "torn", "returns", "reads")
+APART = (
+    "clone",
+    "narrow",
+    "pacemaker",
+    "blackout",
+    "disks",
+    "listener",
+    "late",
+    "letters",
+    "torn",
+    "returns",
+    "reads",
+    "pages",
+)
 """Kinds of faults that are drawn by themselves, so that the others of a seed stay what they are."""
 SCORED = ("quorum", "registry", "manager")
 """Modes of `ha-safety` in which Pacemaker is used."""
@@ -396,6 +411,7 @@ def _apart(
         *_listener(seed, mode, names, only),
         *_letters(seed, mode, options, clients, only),
         *_returns(seed, mode, options, clients, only),
+        *_pages(seed, mode, names, options, only),
     ]
 
 
@@ -492,6 +508,23 @@ def _returns(seed: int, mode: str, options: Fields, clients: list[Fields], only:
     for name in ("b1", "b2")[: rng.choice((1, 2))]:
         clients.append({**_consumer(rng, name, "poison"), "rejects": False, "returns": rng.choice((0.4, 0.8))})
     return [_publish(rng, "p1", _time(rng), "poison") for _ in range(rng.choice((5, 20, 60)))]
+
+
+def _pages(seed: int, mode: str, names: str, options: Fields, only: Sequence[str]) -> list[Action]:
+    """In some of the scenarios in which messages leave memory they do not come back as they were.  (With `availability`
+    the manager answers for whom it promotes, and does not know that a page is rotten.)  Drawn apart, too."""
+    rng = Random(f"rotten pages {seed} {mode}")
+    asked = "pages" in only
+    if mode not in (*FORGIVING, "manager") or not (
+        asked or (not only and "pages" in options and rng.random() < ROTTEN)
+    ):
+        return []
+    if asked:
+        options["pages"] = options.get("pages", 0.0003)
+        options.setdefault("segments", {"size": 512, "sparse": 1, "sweep": 20})
+    wherever = [*names, "primary", "primary", "primary"]
+    fields = ({"who": rng.choice(wherever), "pages": rng.choice((1, 1, 3))} for _ in range(rng.choice((1, 2, 5))))
+    return [Action(_time(rng), "page-rots", each) for each in fields]
 
 
 def _role_ends(rng: Random, at: float) -> Action:

@@ -25,7 +25,7 @@ from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.core import Engine
 from qpidd_py.doorman import Hooks
-from qpidd_py.errors import ConfigError
+from qpidd_py.errors import ConfigError, PageError
 from qpidd_py.store.progress import Step
 from tests.simulator.coverage import CoveredNode
 from tests.simulator.disk import Disk, Killed
@@ -374,6 +374,10 @@ class BrokerProcess(Ports):
             call()
         except Violation:
             raise
+        except PageError as error:
+            self.scheduler.log(self.name, f"ends: {error}")
+            self.simulation.faults.died(self)
+            return
         except Killed:
             self.scheduler.log(self.name, "dies in the middle of a write")
             self.simulation.faults.died(self)

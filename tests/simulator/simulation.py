@@ -190,6 +190,9 @@ class Simulation:
         for client in self.clients:
             if not client.finished:
                 return f"{client.name} has not finished"
+        for process in self.members:
+            if process.engine.pool.rotten:
+                return f"{process.name} holds what it cannot read"
         return self._undrained(primary) or self._unequal(primary)
 
     def _undrained(self, primary: BrokerProcess) -> str:

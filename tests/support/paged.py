@@ -69,6 +69,12 @@ class MemoryPages:
             self.fill(page.place, page)
             self._reading.append(page)
 
+    def damage(self, number: int) -> int:
+        """Of what is being read, so many pages at most: other octets than were written.  How many."""
+        for page in self._reading[:number]:
+            memoryview(page)[-5] ^= 1
+        return len(self._reading[:number])
+
     def arrive(self, number: int = ALL) -> bool:
         """What is wanted comes back; False if nothing was."""
         self.begin_reads()

@@ -7,6 +7,7 @@ import pytest
 from ha.model.status import State
 from ha.promotion.score import COPY, PRIMARY, SLOW
 from qpidd_py.core import decode_ids
+from qpidd_py.errors import PageError
 from tests.support.paged import MemoryPages
 from tests.unit.ha.world import Host, Publisher, World
 
@@ -159,7 +160,7 @@ def test_a_backup_that_comes_back_with_them_takes_over() -> None:
 def test_a_backup_refills_itself(world: World) -> None:
     host, pages = world["b"], Pages(world["b"])
     pages.rot()
-    with pytest.raises(Exception, match="other octets"):
+    with pytest.raises(PageError, match="other octets"):
         host.configuration.queues["q"][0].peek(1)
     host.node.damaged(REASON)
     assert host.state is State.CATCHUP and not host.node.view().whole
@@ -218,3 +219,44 @@ def test_what_only_this_broker_has_is_no_hole(world: World) -> None:
     host.node.damaged(REASON)
     world.run(1.0)
     assert host.state is State.ACTIVE and host.node.view().whole and host.node.candidacy.score == PRIMARY
+
+
+@pytest.mark.parametrize(("names", "safety"), [("ab", "manager"), ("abc", "quorum")])
+def test_it_steps_aside_for_a_backup_that_cannot_be_completed(names: str, safety: str) -> None:
+    """Confirms wait for it, so no switch-over can be prepared.  What it lacks was not confirmed."""
+    world = World(names, safety=safety)
+    world.cluster()
+    client = declared(world)
+    host = world["a"]
+    for name in names[1:]:
+        world[name].break_links()
+    for number in range(NUMBER):
+        client.publish("q", b"late %04d-" % number + b"x" * SIZE)
+    pages = Pages(host)
+    for octets in pages.octets.values():
+        if b"late" in octets and BODIES[-1][:5] not in octets:
+            octets[-5] ^= 1
+    world.until(lambda: not host.state.is_primary)
+    assert client.confirmed == NUMBER
+    assert any("lacks some of them" in line for line in world.lines)
+    world.until(lambda: any(world[name].state is State.ACTIVE for name in names[1:]))
+    pages.paging.on_wanted = pages._all_at_once
+    refilled(world, "a")
+    assert unreadable(host) == 0
+
+
+def test_a_promotion_under_way_is_given_up(world: World) -> None:
+    """Others have granted the claim of a broker that was whole when it asked."""
+    host, pages = world["b"], Pages(world["b"])
+    world["a"].kill()
+    pages.rot()
+    replies = host.promote()
+    world.until(lambda: host.node.local.persisted.leader == "id-b")
+    with pytest.raises(PageError):
+        host.configuration.queues["q"][0].peek(1)
+    host.node.damaged(REASON)
+    world.until(lambda: bool(replies))
+    assert "messages that it holds cannot be read back" in replies[0]["error"]
+    world.promote("c")
+    pages.paging.on_wanted = pages._all_at_once
+    refilled(world, "b")
