@@ -14,7 +14,7 @@ from tests.unit.client_lib.scripted_broker import ScriptedBroker
 from tests.unit.client_lib.styles import STYLES, Open, PikaStyle, opened
 
 COUNT = 5
-SHORT = 0.3
+SHORT = 1.0
 """Seconds."""
 
 
@@ -104,7 +104,7 @@ def test_the_connection_returns_what_was_refused_and_what_is_in_doubt(
         with pytest.raises(Rejected):
             style.close()
         return
-    left = style.close(timeout=0.3)
+    left = style.close(timeout=SHORT)
     assert [message.body for message in left] == [*(str(number).encode() for number in range(COUNT)), b"doubtful"]
     assert style.close() == []
 
