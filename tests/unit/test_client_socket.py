@@ -40,7 +40,7 @@ def test_an_answer_that_comes_too_late_is_not_that_of_the_next_request():
         socket = ManagementSocket(Target("127.0.0.1", broker.port), Deadline(5))
         with socket:
             with pytest.raises(TimeoutError):
-                socket.request("ha.first", deadline=Deadline(0.1))
+                socket.request("ha.first", deadline=Deadline(0.5))
             assert socket.request("ha.second", deadline=Deadline(5)) == "ha.second"
 
 
