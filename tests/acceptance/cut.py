@@ -21,6 +21,7 @@ from tests.support.wait import wait_for
 
 DIVIDED = "127.0.1.{}"
 """Where the proxies listen."""
+READINGS = 5
 OPTIONS = {
     "ha-safety": "quorum",
     "link-heartbeat-interval": "0.5",
@@ -151,11 +152,14 @@ def owns(member: Member, local: int, remote: int) -> bool:
 
 
 def _inode(local: int, remote: int) -> str:
-    """Of the TCP socket with these ports; "" if there is none."""
-    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
-        words = line.split()
-        if (_port(words[1]), _port(words[2])) == (local, remote):
-            return words[9]
+    """Of the TCP socket with these ports; "" if there is none.
+
+    The list is read in parts: when sockets come and go meanwhile, a part may lack one that is there all the time."""
+    for _ in range(READINGS):
+        for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+            words = line.split()
+            if (_port(words[1]), _port(words[2])) == (local, remote) and words[9] != "0":  # that of a closed one
+                return words[9]
     return ""
 
 
