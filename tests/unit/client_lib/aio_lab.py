@@ -63,7 +63,7 @@ def in_loop(test: Test) -> Callable[..., None]:
         lab = Lab()
         asyncio.get_running_loop().set_exception_handler(lambda _loop, context: lab.blamed.append(context))
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 await test(lab, *arguments, **named)
         finally:
             await lab.finish()

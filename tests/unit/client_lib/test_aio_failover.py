@@ -99,11 +99,11 @@ async def test_a_loop_that_was_blocked_does_not_blame_the_broker(lab: Lab) -> No
 @in_loop
 async def test_a_loop_that_is_blocked_while_connecting_does_not_blame_the_broker(lab: Lab) -> None:
     broker = lab.broker()
-    connection = aio.Connection(broker.url, **{**QUICK, "connect_timeout": 0.4, "on_event": lab.events.append})
+    connection = aio.Connection(broker.url, **{**QUICK, "connect_timeout": 2.0, "on_event": lab.events.append})
     lab.connections.append(connection)
     opening = asyncio.create_task(connection.open(30))
     await until(lambda: broker.accepted == 1)
-    time.sleep(0.9)
+    time.sleep(2.5)
     await opening
     assert not [event for event in lab.events if event.get("result") == "timeout"]
 
@@ -220,15 +220,15 @@ async def test_a_tight_loop_of_sends_lets_others_run(lab: Lab) -> None:
             turns += 1
 
     task = asyncio.create_task(others())
-    unsettled = 0
-    for number in range(6400):
-        await sender.send(str(number), sync=False)
-        unsettled = max(unsettled, sender.unsettled())
+    sent = 0
+    while sent < 6400 or (sender.unsettled() == sent and sent < 64_000):  # a busy broker has confirmed none yet
+        await sender.send(str(sent), sync=False)
+        sent += 1
     ended = True
-    assert turns >= 6400 // BURST and unsettled < 6400
+    assert turns >= sent // BURST and sender.unsettled() < sent
     await task
     await sender.sync(20)
-    assert [int(body) for _, _, body, _ in lab.store.queues["q"]] == list(range(6400))
+    assert [int(body) for _, _, body, _ in lab.store.queues["q"]] == list(range(sent))
 
 
 @in_loop
