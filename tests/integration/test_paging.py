@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -245,8 +246,8 @@ def test_without_either_its_messages_wait_and_the_others_are_served(tmp_path: Pa
         rot(broker)
         with channel_of(broker) as channel:
             channel.basic_consume("q", lambda *_: None, auto_ack=True)
-            wait_logged(broker, "messages cannot be read back, and wait: queue q (", f"in {broker.data_dir}, ")
-            channel.connection.process_data_events(0.2)
+            read_until_told(channel, broker)
+            wait_logged(broker, f"last found in the page file in {broker.data_dir}, ")
             waiting = channel.queue_declare("q", passive=True).method.message_count
             assert waiting, "they are still there"
             channel.queue_declare("other", exclusive=True)
@@ -284,6 +285,51 @@ def test_a_primary_whose_page_file_rots_hands_over_and_refills_itself(tmp_path: 
         assert all(broker.running for broker in brokers.values())
     finally:
         members.close()
+
+
+def test_a_primary_without_a_backup_serves_what_it_can_until_one_that_has_the_rest_is_back(tmp_path: Path) -> None:
+    """The other one is gone for a while, with its messages; it is not told to take over before it is back."""
+    members = Members(tmp_path, "--ha-safety", "availability", *OPTIONS, names="ab")
+    try:
+        members.up()
+        brokers = members.brokers
+        publish(brokers["a"], 0, 1500)
+        members.settled("a")
+        wait_for(partial(is_paged, brokers["a"], 1500), what="a backlog on disk")
+        os.kill(brokers["b"].pid, signal.SIGSTOP)
+        wait_logged(brokers["a"], "backup b is lost")
+        rot(brokers["a"])
+        with channel_of(brokers["a"]) as channel:
+            channel.basic_consume("q", lambda *_: None)
+            read_until_told(channel, brokers["a"])
+            channel.queue_declare("other", exclusive=True)
+            channel.confirm_delivery()
+            channel.basic_publish("", "other", b"served")
+            shown = members.tool("status", "-v", name="a")
+            assert "Alarm:" in shown and "queue q (" in shown
+            assert "nobody can take over" in members.ask("a", "ha.status")["advice"]
+            assert not members.ask("a", "ha.query")["whole"]
+            with pytest.raises(RequestRefused, match="queue q cannot be read back"):
+                copy = request(brokers["a"], "ha.backup", action="begin", messages=True)["id"]
+                while True:
+                    request(brokers["a"], "ha.backup", action="next", id=copy)
+        os.kill(brokers["b"].pid, signal.SIGCONT)
+        members.settled("b")
+        wait_logged(brokers["a"], "no message waits any more that cannot be read")
+        consume(brokers["b"], 0, 1500)
+        assert all(broker.running for broker in brokers.values())
+    finally:
+        members.close()
+
+
+def read_until_told(channel: Any, broker: BrokerProcess) -> None:
+    """A consumer takes what comes before it."""
+
+    def told() -> bool:
+        channel.connection.process_data_events(0.01)
+        return "messages cannot be read back, and wait: queue q (" in broker.log
+
+    wait_for(told, TIME, what="the alarm")
 
 
 def consume_until_told(broker: BrokerProcess, number: int) -> int:

@@ -16,7 +16,7 @@ from ha.qpid_ha.archive import Copy
 from qpidd_py.amqp.codec import encode_properties
 from qpidd_py.amqp.fields import decode_table
 from qpidd_py.broker.broker import Broker
-from qpidd_py.core import Queue, Route
+from qpidd_py.core import Engine, Queue, Route
 from qpidd_py.core.letters import hand_out
 from qpidd_py.errors import LinkError
 from qpidd_py.store.archive import Message, encode_message, encode_object
@@ -29,8 +29,8 @@ FLAGS = (True, False, False)
 class Site:
     """A broker and its two doors."""
 
-    def __init__(self) -> None:
-        self.broker, self.now, self.refusal = Broker("b"), 0.0, ""
+    def __init__(self, engine: Engine | None = None) -> None:
+        self.broker, self.now, self.refusal = Broker("b", engine=engine), 0.0, ""
         self.broker.vhost.default_replicate = "all"
         self.rests: list[float] = []
         leaders: dict[int, str] = {0: "id-b"}

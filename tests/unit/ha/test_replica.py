@@ -16,6 +16,7 @@ from ha.single_queue.source import ReplicaSource, Standing
 from qpidd_py.amqp.client import Login
 from qpidd_py.core import Connection, Engine, Route
 from qpidd_py.errors import LinkError
+from tests.support.paged import MemoryPages
 
 HEARTBEAT = 0.5
 
@@ -245,6 +246,24 @@ def test_the_first_answer_comes_when_the_source_has_let_us_in(pair):
     pair.replica.first = lambda: told.append(pair.replica.step)
     pair.follow()
     assert told == [FollowStep.COPYING]
+
+
+def test_what_the_source_cannot_read_waits(pair):
+    source = pair.source
+    source.publish(*[b"%04d" % number + b"x" * 8000 for number in range(30)])
+    pages = MemoryPages(source.engine)
+    pages.on_rot = lambda: None
+    pages.paging.on_wanted = lambda: source.after(0.001, pages._all_at_once)
+    pages.everything()
+    pages.octets[max(pages.octets)][-5] ^= 1
+    pair.replica.start()
+    pair.clock.run(5.0)
+    assert source.engine.pool.rotten and pair.follower.queue.ready == 0 and source.queue.ready == 30
+    source.engine.purge(source.queue)
+    source.publish(b"new")
+    pages.paging.look_again()
+    pair.equal()
+    assert pair.follower.bodies() == [b"new"]
 
 
 def test_messages_handed_out_and_not_acknowledged_are_copied(pair):

@@ -1,0 +1,100 @@
+"""Who reads messages for others and meets one that cannot be read back: `ha.backup`, the replication of a single queue,
+a carry of the journal, browsing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from qpidd_py.core import Catchup, Engine, decode_ids
+from qpidd_py.errors import LinkError
+from qpidd_py.management.patience import in_memory
+from qpidd_py.management.request import RequestError
+from qpidd_py.store.carry import Carry
+from tests.support.paged import MemoryPages
+from tests.unit.ha.test_archive_round_trip import Site
+
+NUMBER = 30
+BODY = b"x" * 400
+
+
+class RottenSite(Site):
+    """The queue `q`, of which the first messages cannot be read back."""
+
+    def __init__(self) -> None:
+        engine = Engine(segment_size=4096)
+        super().__init__(engine)
+        self.pages = MemoryPages(engine)
+        self.pages.on_rot = lambda: None
+        self.core = self.queue("q")
+        for number in range(NUMBER):
+            self.publish(self.core, b"%09d" % number + BODY)
+        engine.end_turn()
+        engine.flush()
+        self.pages.everything()
+        self.pages.octets[max(self.pages.octets)][-5] ^= 1
+
+    def come(self) -> None:
+        while self.pages.arrive():
+            pass
+
+
+@pytest.fixture
+def site() -> RottenSite:
+    return RottenSite()
+
+
+def test_a_backup_of_the_content_is_refused_with_the_reason(site: RottenSite) -> None:
+    id = site.backup("begin", messages=True)["id"]
+    assert site.backup("next", id=id)["messages"] == [], "it is not known yet"
+    site.come()
+    with pytest.raises(LinkError, match="a message of queue q cannot be read back"):
+        site.backup("next", id=id)
+    with pytest.raises(LinkError, match="no backup"):
+        site.backup("next", id=id)
+    assert site.backup("begin", messages=False), "one of the configuration alone is made"
+
+
+def test_a_browser_is_refused_with_the_reason(site: RottenSite) -> None:
+    steps: Iterator[bool] = in_memory(site.core, 0)
+    assert next(steps)
+    site.come()
+    with pytest.raises(RequestError, match="a message of queue q cannot be read back"):
+        next(steps)
+
+
+def test_a_carry_waits_and_goes_on_when_they_have_left(site: RottenSite) -> None:
+    went_on: list[Carry] = []
+    engine = site.broker.engine
+    carry = Carry(engine, 1, 1, engine.position, went_on.append)
+    assert carry.slice() is None
+    site.come()
+    assert went_on == [carry] and carry.slice() is None and carry.waits
+    site.pages.paging.look_again()
+    assert len(went_on) == 2 and carry.slice() is None
+    engine.purge(site.core)
+    engine.end_turn()
+    site.pages.paging.look_again()
+    assert len(went_on) == 3 and carry.slice() == b""
+
+
+def test_the_pass_of_a_follower_waits(site: RottenSite) -> None:
+    """As `single_queue/source.py` reads a queue: what is in front of the hole has been sent, the rest waits."""
+    called: list[None] = []
+    work = Catchup(site.core, b"", site.broker.engine.sequence, lambda: called.append(None))
+    assert work.slice(1 << 20) is None
+    site.come()
+    assert called and work.slice(1 << 20) is None and work.rotten and work.messages == 0
+
+
+def test_what_a_follower_holds_is_not_read(site: RottenSite) -> None:
+    Catchup(site.core, b"", site.broker.engine.sequence).slice(1 << 20)
+    site.come()
+    held = site.core.rotten()
+    work = Catchup(site.core, held, site.broker.engine.sequence)
+    while (records := work.slice(1 << 20)) != b"":
+        if records is None:
+            site.come()
+    missing = sum(high - low + 1 for low, high in decode_ids(held))
+    assert missing and work.messages == NUMBER - missing
