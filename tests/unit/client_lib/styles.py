@@ -28,7 +28,7 @@ class Threaded:
     """`publish` waits for the confirm; `post` does not.  `number` names the session or channel."""
 
     def __init__(self, urls: list[str], **options: Any) -> None:
-        self.connection: Any = Connection(urls, **{**QUICK, **options}).open(5)
+        self.connection: Any = Connection(urls, **{**QUICK, **options}).open(PATIENCE)
         self._sessions: dict[int, Any] = {}
         self._senders: dict[Any, Any] = {}
 
@@ -108,7 +108,7 @@ class Asyncio(Threaded):
         self._thread.start()
 
         async def make() -> Any:
-            return await aio.Connection(urls, **{**QUICK, **options}).open(5)
+            return await aio.Connection(urls, **{**QUICK, **options}).open(PATIENCE)
 
         self.inner = self.run(make())
         self.connection = _Awaited(self, self.inner)
@@ -155,7 +155,7 @@ class _Awaited:
 
 class PikaStyle(Threaded):
     def __init__(self, urls: list[str], **options: Any) -> None:
-        self.connection = FailoverConnection(urls, open_timeout=5, publish_timeout=PATIENCE, **{**QUICK, **options})
+        self.connection = FailoverConnection(urls, open_timeout=PATIENCE, publish_timeout=PATIENCE, **{**QUICK, **options})
         self._sessions = {}
 
     def session(self, number: int) -> Any:

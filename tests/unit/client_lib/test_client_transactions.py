@@ -250,10 +250,10 @@ def test_rollback_without_a_broker_does_not_wait(lab: Lab) -> None:
     broker.mode = "refuse"
     broker.drop()
     wait_for(lambda: connection.failovers == 1)
-    session.rollback(0.5)
+    session.rollback(10)
     sender = session.queue_sender("q")
     sender.send("kept")
-    session.rollback(0.5)
+    session.rollback(10)
     sender.send("2")
     broker.mode = "normal"
     session.commit(30)
