@@ -155,7 +155,9 @@ class _Awaited:
 
 class PikaStyle(Threaded):
     def __init__(self, urls: list[str], **options: Any) -> None:
-        self.connection = FailoverConnection(urls, open_timeout=PATIENCE, publish_timeout=PATIENCE, **{**QUICK, **options})
+        self.connection = FailoverConnection(
+            urls, open_timeout=PATIENCE, publish_timeout=PATIENCE, **{**QUICK, **options}
+        )
         self._sessions = {}
 
     def session(self, number: int) -> Any:
