@@ -415,7 +415,7 @@ def test_everything_closed_by_many_threads_at_once(lab: Lab, hang: bool) -> None
 
     def close(thing: Any) -> None:
         try:
-            result = thing.close(0.3)
+            result = thing.close(2.0)
         except InDoubt:
             pass
         except BaseException as error:
