@@ -262,8 +262,9 @@ def test_without_either_its_messages_wait_and_the_others_are_served(tmp_path: Pa
             assert not info(broker)["alarms"] and broker.running
 
 
-def test_a_primary_whose_page_file_rots_hands_over_and_refills_itself(tmp_path: Path) -> None:
-    members = Members(tmp_path, "--ha-safety", "quorum", *OPTIONS)
+@pytest.mark.parametrize("journal", mostly_slow(["no", "yes"], 1))
+def test_a_primary_whose_page_file_rots_hands_over_and_refills_itself(tmp_path: Path, journal: str) -> None:
+    members = Members(tmp_path, "--ha-safety", "quorum", "--journal", journal, *OPTIONS)
     try:
         members.up()
         brokers = members.brokers
@@ -278,6 +279,10 @@ def test_a_primary_whose_page_file_rots_hands_over_and_refills_itself(tmp_path: 
         members.settled(primary)
         wait_logged(brokers["a"], "no message waits any more that cannot be read")
         assert not members.ask("a", "ha.status")["alarms"]
+        if journal == "yes":
+            brokers["a"].kill()  # what the difference brought is on its disk
+            brokers["a"].start()
+            members.settled(primary)
         members.level()
         members.tool("relocate", "--to", "a", name=primary)
         members.settled("a")
