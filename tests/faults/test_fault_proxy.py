@@ -152,8 +152,8 @@ def test_a_lost_syn_is_sent_again(proxy: FaultProxy, echo: Echo) -> None:
             pass
         with socket.socket() as late:
             late.settimeout(30.0)
-            threading.Timer(0.2, proxy.let, (Entrance.OPEN,)).start()
             began = time.monotonic()
+            threading.Timer(0.2, proxy.let, (Entrance.OPEN,)).start()
             late.connect(("127.0.0.1", proxy.port))
             assert time.monotonic() - began > 0.2
             assert asked(late, b"late") == b"late"

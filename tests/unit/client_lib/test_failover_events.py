@@ -222,9 +222,14 @@ def test_a_generator_inside_a_callback_that_the_broker_ends(broker, connection, 
     channel.queue_declare("q")
     seen: list[object] = []
 
+    def end_it(method: object) -> None:
+        wait_for(lambda: "mine" in broker.peers[-1].consumers)
+        with broker.store.lock:  # which is held until the consumer has its answer
+            say(broker, method, channel=1)
+
     def ask() -> None:
         method = commands.Basic.Cancel("mine") if end == "cancel" else commands.Channel.Close(404, "NOT_FOUND", 0, 0)
-        threading.Timer(0.05, lambda: say(broker, method, channel=1)).start()
+        threading.Thread(target=end_it, args=(method,)).start()
         try:
             seen.extend(channel.consume("q", consumer_tag="mine"))
             seen.append("ended")
