@@ -15,10 +15,10 @@ import os
 import random
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from time import sleep
 from types import CodeType, FrameType
 from typing import Any, Final
 
@@ -109,7 +109,7 @@ class Starving:
         self._left -= seconds
         thread = threading.current_thread().name
         self.stalls.append(f"{seconds:.2f} s before {frame.f_code.co_filename}:{frame.f_lineno} in {thread}")
-        time.sleep(seconds)
+        sleep(seconds)
 
 
 def pytest_configure(config: pytest.Config) -> None:
