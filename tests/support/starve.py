@@ -18,7 +18,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from time import sleep
+from time import sleep  # ours: tests replace `time.sleep`
 from types import CodeType, FrameType
 from typing import Any, Final
 
