@@ -10,7 +10,7 @@ from pamqp import commands
 
 from client_lib.connecting.transport import CLIENT_ID, CONN_ID, TIME
 from tests.support.wait import wait_for
-from tests.unit.client_lib.link_lab import LinkLab, links
+from tests.unit.client_lib.link_lab import CALM, LinkLab, links
 from tests.unit.client_lib.scripted_broker import Peer
 from tests.unit.client_lib.test_client_failover import Lab, lab
 
@@ -22,7 +22,7 @@ DAY = 86_400_000_000
 def connected(links: LinkLab, **properties: object) -> dict[str, Any]:
     broker = links.broker()
     broker.properties = properties
-    links.connected(broker)
+    links.connected(broker, **CALM)
     return next(event for event in links.events if event["kind"] == "connected")
 
 

@@ -55,8 +55,8 @@ class Recorder:
         return wait_for(lambda: made)[0]
 
     def _end(self, what: str, error: BaseException) -> None:
-        self.said.append(what)
         self.errors.append(error)
+        self.said.append(what)  # last: tests wait for it
 
     def close(self) -> None:
         self.loop.call_soon(self.loop.stop)
