@@ -37,8 +37,9 @@ from ha.role import Role
 from qpidd_py.core import Batch
 from qpidd_py.errors import EXIT_DISK, InvariantError, LinkError, ReplyCode
 
-GIVE_WAY: Final = 2.0
-"""Least seconds between two attempts of a primary that cannot read all of its messages to hand over."""
+GIVE_WAY: Final = 3.0
+"""Seconds for a manager to move the role by the scores, once a primary cannot read all of its messages; then it hands
+over by itself, which Pacemaker takes for a failure.  Also the least seconds between two attempts."""
 UNREADABLE: Final = "messages that wait here cannot be read back"
 
 
@@ -181,6 +182,8 @@ class Node:
         hole = bool(reason) and any(queue.rotten() for queue, _ in local.configuration.replicated())
         local.hole = reason if hole else ""
         if isinstance(self.role, Primary):
+            if local.whole and hole:
+                self._give_way_at = local.env.now() + GIVE_WAY
             local.whole = not hole
         elif hole and isinstance(self.role, Backup):
             self.role.refill(reason)
@@ -275,7 +278,7 @@ class Node:
         if not local.journal.complete:
             local.journal.begin_again()
         local.led.add(claim.epoch)
-        local.whole, self._give_way_at = not local.hole, 0.0
+        local.whole, self._give_way_at = not local.hole, local.env.now() + GIVE_WAY
         role = Primary(self.local, claim, self.depose)
         self.role = role
         local.set_state(State.RECOVERING, self.role.position)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ha.model.status import State
+from ha.node import GIVE_WAY
 from ha.promotion.score import COPY, PRIMARY, SLOW
 from qpidd_py.core import decode_ids
 from qpidd_py.errors import PageError
@@ -89,6 +90,16 @@ def test_a_primary_hands_over_and_refills_itself(world: World) -> None:
     assert any("messages that wait here cannot be read back: the role goes to a backup" in line for line in world.lines)
     world.promote("a", takeover=True)
     assert host.state.is_primary and host.node.view().whole
+
+
+def test_its_manager_has_some_seconds_to_move_the_role(world: World) -> None:
+    host, pages = world["a"], Pages(world["a"])
+    pages.find()
+    world.run(GIVE_WAY - 0.5)
+    assert host.state is State.ACTIVE and host.node.relocation is None and host.node.candidacy.score == SLOW
+    world.promote("c", takeover=True)
+    pages.paging.on_wanted = pages._all_at_once
+    refilled(world, "a", "b")
 
 
 def test_messages_that_are_published_meanwhile_are_confirmed(world: World) -> None:

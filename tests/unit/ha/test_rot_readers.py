@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from qpidd_py.core import Catchup, Engine, decode_ids
-from qpidd_py.errors import LinkError
+from qpidd_py.errors import AmqpError, LinkError, ReplyCode
 from qpidd_py.management.patience import in_memory
 from qpidd_py.management.request import RequestError
 from qpidd_py.store.carry import Carry
@@ -98,3 +98,24 @@ def test_what_a_follower_holds_is_not_read(site: RottenSite) -> None:
             site.come()
     missing = sum(high - low + 1 for low, high in decode_ids(held))
     assert missing and work.messages == NUMBER - missing
+
+
+def test_a_queue_whose_messages_cannot_be_sent_on_is_not_deleted(site: RottenSite) -> None:
+    vhost = site.broker.vhost
+    vhost.declare_exchange("else", "fanout", True, False, False, {})
+    for name, arguments in (("plain", {}), ("kept", {"alternate-exchange": "else"})):
+        core = site.queue(name, **arguments)
+        for number in range(NUMBER):
+            site.publish(core, b"%09d" % number + BODY)
+    site.broker.engine.flush()
+    site.pages.everything()
+    for octets in site.pages.octets.values():
+        octets[-5] ^= 1
+    for queue in list(vhost.queues.values()):
+        list(zip(range(3), in_memory(queue.core, 0), strict=False))
+    site.come()
+    with pytest.raises(AmqpError, match="has messages that cannot be read, and an alternate exchange") as refused:
+        vhost.delete_queue(None, "kept", False, False)
+    assert refused.value.reply_code == ReplyCode.RESOURCE_ERROR and "kept" in vhost.queues
+    vhost.delete_queue(None, "plain", False, False)
+    assert "plain" not in vhost.queues
