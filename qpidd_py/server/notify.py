@@ -11,7 +11,8 @@ EXTEND_TIMEOUT_…   the journal is being read and the reading goes on: the star
 STATUS, X_QPID_…   what plug-ins tell (`PluginHost.tell`): at once when it changes; X_QPID_… again with every beat,
                    since a supervisor may have started to listen later
 
-Nothing here can fail a broker: if the supervisor does not listen at the moment, a datagram is lost without an error.
+Nothing here can fail a broker: if the supervisor does not listen at the moment, a datagram is lost without an error;
+if its socket is full, what was to be told comes with a later beat, or in a moment.
 """
 
 import asyncio
@@ -28,6 +29,12 @@ EXTENSION: Final = 60.0
 
 REPEATED: Final = "X_"
 """Variables with this prefix are sent with every beat; STATUS is a text for people, and systemd keeps it."""
+
+AGAIN: Final = 0.25
+"""Seconds until what a full socket did not take is sent again."""
+
+MISSED: Final = 16
+"""Texts that are kept for that, the first one and the last ones: what a later one says again need not be told."""
 
 VARIABLES: Final = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 
@@ -91,6 +98,8 @@ class Notifier:
         self._interval = beat_interval(environment, os.getpid()) if self._address else 0.0
         self._socket = _datagram_socket() if self._address else None
         self._timer: asyncio.TimerHandle | None = None
+        self._missed: list[str] = []
+        """What the socket has not taken, oldest first; no beats."""
 
     def ready(self) -> None:
         """The ports are open; the beats begin."""
@@ -122,18 +131,36 @@ class Notifier:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+        self._missed.clear()
 
     def _beat(self) -> None:
         self._timer = self._loop.call_later(self._interval, self._beat)
-        self._send(self._notices.beat())
+        if not self._missed:
+            self._taken(self._notices.beat())
 
     def _send(self, text: str) -> None:
-        if self._socket is None:
-            return
+        self._missed.append(text)
+        if len(self._missed) == 1:
+            self._send_missed()
+        elif len(self._missed) > MISSED:
+            del self._missed[1]
+
+    def _send_missed(self) -> None:
+        while self._missed and self._taken(self._missed[0]):
+            self._missed.pop(0)
+        if self._missed:
+            self._loop.call_later(AGAIN, self._send_missed)
+
+    def _taken(self, text: str) -> bool:
+        """False when the socket is full."""
         try:
-            self._socket.sendto(text.encode(), self._address)
+            if self._socket is not None:
+                self._socket.sendto(text.encode(), self._address)
+        except BlockingIOError:
+            return False
         except OSError:
-            pass  # no listener now, or its buffer is full: the next beat repeats it
+            pass  # nobody listens now
+        return True
 
 
 def _datagram_socket() -> socket.socket:

@@ -183,13 +183,21 @@ def test_no_process_listens() -> None:
     asyncio.run(run())
 
 
-def test_a_full_socket_costs_a_message_and_no_time(supervisor: tuple[Supervisor, str]) -> None:
-    _, name = supervisor
+def test_a_full_socket_costs_no_time_and_what_matters_is_told_later(supervisor: tuple[Supervisor, str]) -> None:
+    listener, name = supervisor
 
     async def run() -> None:
-        notifier = Notifier(asyncio.get_running_loop(), {"NOTIFY_SOCKET": name})
+        loop = asyncio.get_running_loop()
+        other = Notifier(loop, {"NOTIFY_SOCKET": name})
         for number in range(2000):
-            notifier.tell({"X_QPID_SCORE": str(number)})
+            other.tell({"X_QPID_SCORE": str(number)})
+        other.close()
+        notifier = Notifier(loop, {"NOTIFY_SOCKET": name})
+        notifier.ready()
+        for number in range(3000):
+            notifier.tell({"X_QPID_SCORE": f"of {number}"})
+        await loop.run_in_executor(None, listener.until, "READY", "1")
+        await loop.run_in_executor(None, listener.until, "X_QPID_SCORE", "of 2999")
         notifier.close()
 
     asyncio.run(run())
