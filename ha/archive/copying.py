@@ -21,6 +21,8 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from ha.model.environment import Json, Reply
@@ -68,6 +70,8 @@ class Copying:
         self._closing: Iterator[Json] | None = None
         self.waits = False
         """For messages that are being read from the page file."""
+        self._came: dict[tuple[int, int], list[Message]] = {}
+        """What has been read from there: number of its queue, and id that it follows."""
         if with_messages:
             self._begin_pass()
 
@@ -93,22 +97,26 @@ class Copying:
         for queue in self._queues():
             after = low
             while True:
-                if not self._in_memory(queue, after):
+                if not self._in_memory(queue, after, high):
                     yield None
                     continue
-                some = next_messages(queue, after, high)
+                some = self._came.pop((queue.number, after), None) or next_messages(queue, after, high)
                 if not some:
                     break
                 yield from ((queue.number, message) for message in some)
                 after = some[-1].id
 
-    def _in_memory(self, queue: Queue, after: int) -> bool:
-        if not self.waits:
-            self.waits = not queue.deleted and not soon(queue, after, self._come)
+    def _in_memory(self, queue: Queue, after: int, high: int) -> bool:
+        if not self.waits and (queue.number, after) not in self._came:
+            self.waits = not queue.deleted and not soon(queue, after, partial(self._come, queue, after, high))
         return not self.waits
 
-    def _come(self) -> None:
+    def _come(self, queue: Queue, after: int, high: int) -> None:
+        """Takes them now: at the limit of the memory they have left it again before the next slice is asked for."""
         self.waits = False
+        with suppress(RotError):  # the next slice says so
+            if not queue.deleted and soon(queue, after, lambda: None):
+                self._came = {(queue.number, after): next_messages(queue, after, high)}
 
     def _begin_pass(self) -> None:
         low, self._cut = self._cut, self._broker.engine.sequence

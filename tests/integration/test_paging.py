@@ -314,6 +314,10 @@ def test_a_primary_without_a_backup_serves_what_it_can_until_one_that_has_the_re
             assert "Alarm:" in shown and "queue q (" in shown
             assert "nobody can take over" in members.ask("a", "ha.status")["advice"]
             assert not members.ask("a", "ha.query")["whole"]
+        with pytest.raises(RequestRefused, match="queue q cannot be read back"):
+            copy = request(brokers["a"], "ha.backup", action="begin", messages=True)["id"]
+            while True:
+                request(brokers["a"], "ha.backup", action="next", id=copy)
         os.kill(brokers["b"].pid, signal.SIGCONT)
         members.settled("b")
         wait_logged(brokers["a"], "no message waits any more that cannot be read")

@@ -12,7 +12,7 @@ from ha.archive.copying import COPIES, IDLE, MOST, PAUSE, PIECE, REST, SLICE, Co
 from ha.archive.restoring import CLOSED, MARKER, RestoreDoor, Restoring, check_content
 from ha.model.environment import Json
 from qpidd_py.amqp.codec import encode_properties
-from qpidd_py.errors import LinkError, ReplyCode
+from qpidd_py.errors import LinkError, ReplyCode, RotError
 from qpidd_py.store.archive import DECLARE_QUEUE, ArchiveError, Message, encode_message, encode_object
 from qpidd_py.store.content import messages
 from tests.simulator.mistakes_safety import patched
@@ -331,6 +331,36 @@ class TestTheDoorOfCopies:
         assert (site.rests, len(waiting)) == ([PAUSE, PAUSE], 1)
         waiting[0]()
         assert len(site.backup("next", id=id)["messages"]) == 3
+
+    def test_what_has_been_read_is_taken_at_once(self) -> None:
+        """At the limit of the memory it is gone again when the next slice is asked for."""
+        site = Site()
+        queue = site.queue("main")
+        for number in range(3):
+            site.publish(queue, b"m%d" % number)
+        waiting: list[Any] = []
+        copy = Copying(site.broker, True, 0.0)
+        with patched(copying, soon=lambda queue, after, come: waiting.append(come)):
+            assert copy.next()["messages"] == []
+        waiting.pop()()
+        with patched(copying, soon=lambda queue, after, come: waiting.append(come)):
+            assert len(copy.next()["messages"]) == 3
+            assert (copy.next()["messages"], copy.waits, len(waiting)) == ([], True, 1)
+
+    def test_what_cannot_be_read_is_said_when_it_is_asked_for(self) -> None:
+        site = filled(3)
+        waiting: list[Any] = []
+        copy = Copying(site.broker, True, 0.0)
+
+        def rotten(queue: Any, after: int, come: Any) -> bool:
+            raise RotError("rot")
+
+        with patched(copying, soon=lambda queue, after, come: waiting.append(come)):
+            copy.next()
+        with patched(copying, soon=rotten):
+            waiting.pop()()
+            with pytest.raises(RotError):
+                copy.next()
 
     def test_what_is_left_of_the_first_pass(self) -> None:
         site = Site()
