@@ -112,7 +112,8 @@ def test_messages_that_are_published_meanwhile_are_confirmed(world: World) -> No
     assert host.state is State.ACTIVE and host.node.candidacy.score == SLOW, "a manager prefers any other"
 
 
-def test_without_a_backup_in_sync_it_goes_on_and_says_so() -> None:
+def alone() -> tuple[World, Pages]:
+    """Its primary cannot read its messages, and has no backup."""
     world = World("ab", safety="availability")
     world.cluster()
     declared(world)
@@ -120,6 +121,12 @@ def test_without_a_backup_in_sync_it_goes_on_and_says_so() -> None:
     host, pages = world["a"], Pages(world["a"])
     world.until(lambda: not host.node.role.ready())  # type: ignore[attr-defined]
     pages.find()
+    return world, pages
+
+
+def test_without_a_backup_in_sync_it_goes_on_and_says_so() -> None:
+    world, _ = alone()
+    host = world["a"]
     world.run(3.0)
     assert host.state is State.ACTIVE and waiting(host) == NUMBER and not host.closed_clients
     assert host.node.candidacy.score == PRIMARY, "there is nobody better"
@@ -134,13 +141,8 @@ def test_without_a_backup_in_sync_it_goes_on_and_says_so() -> None:
 
 
 def test_a_backup_without_them_waits_and_one_that_has_them_is_listed() -> None:
-    world = World("ab", safety="availability")
-    world.cluster()
-    declared(world)
-    world["b"].kill()
-    host, pages = world["a"], Pages(world["a"])
-    world.until(lambda: not host.node.role.ready())  # type: ignore[attr-defined]
-    pages.find()
+    world, pages = alone()
+    host = world["a"]
     world["b"].boot()
     world.run(5.0)
     assert world["b"].state is State.CATCHUP and not world["b"].node.view().whole
