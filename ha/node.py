@@ -54,6 +54,8 @@ class Node:
         self._sampled_at = -1.0
         self._sampled = (0, 0)
         self._give_way_at = 0.0
+        self._safe_then = -1
+        """How far the log was safe when we last tried to give way."""
         self.role: Role = Backup(self.local, self.end)
         self.candidacy = Candidacy(self.local, self._standing)
         self.local.changed = self.candidacy.look
@@ -191,23 +193,30 @@ class Node:
 
     def _give_way(self) -> None:
         """A primary that cannot read all hands over to a backup that has it, and refills itself from there."""
-        local, now = self.local, self.local.env.now()
-        role = self.role
-        if not local.hole or not isinstance(role, Primary) or self.relocation is not None or now < self._give_way_at:
-            return
-        target, starved = choose(role, ""), role.starved
+        local, role = self.local, self.role
+        due = local.hole and self.relocation is None and local.env.now() >= self._give_way_at
+        if due and isinstance(role, Primary):
+            self._give_way_to(choose(role, ""), role.starved)
+
+    def _give_way_to(self, target: Member | str, starved: Member | None) -> None:
+        """`target`: or why there is none."""
+        local = self.local
+        stuck = local.engine.safe == self._safe_then < local.engine.position
         if starved is not None:
-            self._step_aside(target if isinstance(target, Member) else starved, starved)
+            why = f"{starved}, which confirms wait for, lacks some of them"
+            self._step_aside(target if isinstance(target, Member) else starved, why)
+        elif isinstance(target, Member) and stuck:
+            self._step_aside(target, "confirms wait, so that no switch-over can be prepared")
         elif isinstance(target, Member):
-            self._give_way_at = now + GIVE_WAY
+            self._give_way_at, self._safe_then = local.env.now() + GIVE_WAY, local.engine.safe
             local.env.log("warning", f"{UNREADABLE}: the role goes to a backup that holds them")
             self.relocate("", lambda result: None)
 
-    def _step_aside(self, target: Member, starved: Member) -> None:
+    def _step_aside(self, target: Member, why: str) -> None:
         """No switch-over can be prepared, since nothing becomes safe any more.  Who is promoted holds all that was
         confirmed."""
         settings = self.local.settings
-        self.demote(f"{UNREADABLE}, and {starved}, which confirms wait for, lacks some of them", target.address)
+        self.demote(f"{UNREADABLE}, and {why}", target.address)
         step = max(settings.promote_timeout, settings.registry_timeout if settings.registry else 0.0)
         self.local.env.request(target.address, "ha.promote", {}, 2 * step + settings.dead_after, lambda answer: None)
 
@@ -278,6 +287,7 @@ class Node:
         if not local.journal.complete:
             local.journal.begin_again()
         local.led.add(claim.epoch)
+        local.spent.clear()
         local.whole, self._give_way_at = not local.hole, local.env.now() + GIVE_WAY
         role = Primary(self.local, claim, self.depose)
         self.role = role

@@ -16,7 +16,7 @@ promotion score may depend on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol
@@ -103,6 +103,8 @@ class LocalMember:
         self.hole = ""
         """Why messages of replicated queues that wait here cannot be read; empty if they can.  While there is one, this
         broker is not whole, whatever it has acknowledged, and as primary it is not either."""
+        self.spent: set[str] = set()
+        """As primary: members of our set that are known to hold nothing of what we cannot read."""
         self.copied = ""
         """Why what our journal has brought back does not count; empty if it does, or is replaced."""
         self.lost = ""
@@ -140,6 +142,20 @@ class LocalMember:
     def ever_whole(self) -> bool:
         """True if this process once held everything; then it may hold messages that no other broker has."""
         return self.whole or bool(self.acknowledged or self.led)
+
+    # ---- our set, as primary --------------------------------------------------------------------------------------
+
+    def may_shrink(self, lost: Iterable[str]) -> bool:
+        """True if our set without these is allowed: it is large enough, and they are not the last that may hold what we
+        cannot read.  (With `availability` a loss is never waited for.)"""
+        lost = frozenset(lost)
+        allowed = self.safety.may_shrink(self.persisted.in_sync, lost)
+        return allowed and not (self.safety.probes and self.needs(lost))
+
+    def needs(self, lost: Collection[str]) -> bool:
+        """True if no other member of our set may hold what we cannot read."""
+        holders = self.persisted.in_sync.ids - self.spent - {self.id}
+        return bool(self.hole and holders) and holders <= frozenset(lost)
 
     def view(self, role: RoleFacts) -> View:
         """Our answer to `ha.ask`."""

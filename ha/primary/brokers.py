@@ -78,6 +78,10 @@ class Brokers:
         if brokers == local.brokers:
             reply(self._answer())
             return
+        gone = [member for member in local.persisted.in_sync.members if member.address not in brokers]
+        if local.needs([member.id for member in gone]):
+            what = f"{local.hole}; of the members in sync only {gone[0]} can have them"
+            raise LinkError(f"{action} {address}: {what}; relocate the primary first")
         local.env.log("notice", f"{action} {address}: the members become {', '.join(brokers)}")
         if warning := fragile(local.safety.mode, brokers):
             local.env.log("warning", warning)

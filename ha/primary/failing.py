@@ -56,7 +56,7 @@ class FailingLinks:
         since, settings = self._since.get(peer.id), self._local.settings
         if since is None or now - since < settings.backup_timeout:
             return False
-        if not self._local.safety.may_shrink(self._local.persisted.in_sync, [peer.id]):
+        if not self._local.may_shrink([peer.id]):
             return False
         self._refused_until[peer.id] = now + REFUSED * settings.heartbeat
         return True

@@ -13,8 +13,8 @@ less than a second costs nothing; one that is late in more than a fifth of the t
 leaves owes LIMIT, and twice as much each time that it has been back for less than FORGIVEN: then it stays away for
 four times that.  So a backup that is slow only as a member costs less and less.
 
-*Enough*: without it the set is allowed (`safety.may_shrink`) and has a backup that is in sync and on time.  The last
-copy is never given up for the sake of speed: a pair waits for its backup.
+*Enough*: without it the set is allowed (`LocalMember.may_shrink`) and has a backup that is in sync and on time.  The
+last copy is never given up for the sake of speed: a pair waits for its backup.
 
 Invariant: a backup that is kept out is linked or joins, applies the log, and is no member when its debt is paid.
 """
@@ -133,7 +133,7 @@ class LateBackups:
     def _enough(self, rest: Collection[Peer]) -> bool:
         in_sync = self._local.persisted.in_sync
         ids = {peer.id for peer in rest}
-        return bool(ids) and self._local.safety.may_shrink(in_sync, in_sync.ids - ids - {self._local.id})
+        return bool(ids) and self._local.may_shrink(in_sync.ids - ids - {self._local.id})
 
     def _change(self, members: Collection[Peer], delays: Mapping[Peer, float], base: float, now: float) -> None:
         rest = [peer for peer in members if self._known[peer.id].debt < LIMIT / 2]

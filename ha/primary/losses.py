@@ -132,13 +132,13 @@ class Losses:
         self._judge()
 
     def _judge(self) -> None:
-        survey, safety = self._survey, self._local.safety
+        survey = self._survey
         lost = [peer for peer in self._lost.values() if self._needed[peer.id] <= self._judged]
         if not lost or survey is None:
             return
-        patience = safety.patience(survey, [peer.member for peer in lost], self._local.persisted.in_sync)
+        patience = self._local.safety.patience(survey, [peer.member for peer in lost], self._local.persisted.in_sync)
         gone = [peer for peer in lost if self._is_gone(peer, survey, patience)]
-        if gone and safety.may_shrink(self._local.persisted.in_sync, [peer.id for peer in gone]):
+        if gone and self._local.may_shrink(peer.id for peer in gone):
             for peer in gone:
                 del self._lost[peer.id]
             self._remove(gone)
@@ -151,9 +151,11 @@ class Losses:
 
     def _is_gone(self, peer: Peer, survey: Survey, patience: float) -> bool:
         away = self._local.env.now() - peer.lost_at
-        if survey.outcome(peer.member) is Outcome.REFUSED:
+        view, refused = survey.of_member(peer.member), survey.outcome(peer.member) is Outcome.REFUSED
+        if (refused and not self._local.keeps) or (view is not None and not view.whole):
+            self._local.spent.add(peer.id)
+        if refused:
             return True
-        view = survey.of_member(peer.member)
         if view is not None:
             # It lives: give it time to reconnect, unless its memory is empty or it was dropped.
             late = peer.dropped or not view.whole or away > self._local.settings.dead_after

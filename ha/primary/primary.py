@@ -242,11 +242,13 @@ class Primary(Role):
         self._losses.back(peer.id)
         if not peer.member.stands_for(old.member) or (old.reported and position < old.acked):
             peer.whole = False
+        if not peer.whole:
+            self.local.spent.add(peer.id)
         if peer.whole and peer.member.same_life(old.member):
             self.roster.keep_place(peer, old)
         elif peer.whole and peer.id in self.roster.expected:
             """Its place is kept, see below.  (`content.py` says why that does not make it count.)"""
-        elif self.local.safety.may_shrink(self.local.persisted.in_sync, [peer.id]):
+        elif self.local.may_shrink([peer.id]):
             self.roster.remove([old])
         # Otherwise its place, with `acked`, is kept until it is complete: the set must not get smaller.
 

@@ -200,6 +200,7 @@ class Roster:
         attrs = {"version": in_sync.version}
         self._local.env.event("membership", peer=str(peer.member), result="ready", attrs=attrs)
         self.expected.pop(peer.id, None)
+        self._local.spent.discard(peer.id)
         self._primary.listed(peer)
 
     # ---- a backup is lost -----------------------------------------------------------------------------------------
@@ -219,7 +220,7 @@ class Roster:
         for peer in leaving:
             if peer.id not in in_sync:
                 continue
-            if self._local.safety.may_shrink(in_sync, {*self._going, peer.id}):
+            if self._local.may_shrink({*self._going, peer.id}):
                 self._going.add(peer.id)
             else:
                 self._primary.kept(peer)

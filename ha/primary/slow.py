@@ -8,8 +8,8 @@
                                        ▼
     refused for ha-slow-backup-timeout, for twice as long after each further drop; then it joins by difference
 
-A member is dropped only if the smaller set is allowed (`safety.may_shrink`): in quorum mode a slow member needed for
-the majority is kept, and publishers wait for it.  A backup that is not a member and joins too slowly is dropped as
+A member is dropped only if the smaller set is allowed (`LocalMember.may_shrink`): in quorum mode a slow member needed
+for the majority is kept, and publishers wait for it.  A backup that is not a member and joins too slowly is dropped as
 well: its copy must not stop the publishers for ever.  One that is kept out because it is late (`late.py`) stops no
 publishers: it is dropped at once.
 """
@@ -33,7 +33,7 @@ def patience(local: LocalMember, peer: Peer, now: float) -> float | None:
     timeout, in_sync = local.settings.slow_backup_timeout, local.persisted.in_sync
     if not timeout or peer.slow_since is None:
         return None
-    if peer.id in in_sync and not local.safety.may_shrink(in_sync, [peer.id]):
+    if peer.id in in_sync and not local.may_shrink([peer.id]):
         return None
     return peer.slow_since + timeout - now
 

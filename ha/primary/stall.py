@@ -105,7 +105,7 @@ class StallWatch:
         return Cause(why, "more backups are ready")
 
     def _away(self) -> Cause | None:
-        roster, safety = self._primary.roster, self._local.safety
+        roster = self._primary.roster
         waiting = [peer for peer in roster.counting if peer.phase is not Phase.COMPLETE and not peer.removal]
         if not waiting:
             return None
@@ -117,8 +117,11 @@ class StallWatch:
         if not lost:
             return Cause(f"catching up: {names}", "the difference is copied")
         names = ", ".join(str(peer.member) for peer in lost)
-        shrinks = safety.may_shrink(self._local.persisted.in_sync, [peer.id for peer in lost])
-        return Cause(f"lost: {names}", "the smaller set is recorded, or they are back" if shrinks else "they are back")
+        ids = [peer.id for peer in lost]
+        if self._local.needs(ids):
+            return Cause(f"lost: {names}", f"they are back: no other backup has what is lost here: {self._local.hole}")
+        until = "the smaller set is recorded, or they are back" if self._local.may_shrink(ids) else "they are back"
+        return Cause(f"lost: {names}", until)
 
     def _slow(self, now: float) -> Cause | None:
         safe, since = self._safe

@@ -174,6 +174,11 @@ def rot_is_reported_as_held() -> AbstractContextManager[None]:
     return patched(Joining, _drop_rotten=lambda self: None)
 
 
+def rot_goes_on_alone() -> AbstractContextManager[None]:
+    """A primary gives up the last backup that has what it cannot read itself.  (It was so once.)"""
+    return patched(LocalMember, needs=lambda self, lost: False)
+
+
 def rot_stays_primary() -> AbstractContextManager[None]:
     """A primary waits for messages that only others can read."""
     return patched(Node, _give_way=lambda self: None)

@@ -18,8 +18,7 @@ HEARTBEAT, TIMEOUT = 0.5, 10.0
 
 def links(may_shrink: bool = True) -> FailingLinks:
     settings = SimpleNamespace(heartbeat=HEARTBEAT, backup_timeout=TIMEOUT)
-    safety = SimpleNamespace(may_shrink=lambda in_sync, ids: may_shrink)
-    local: Any = SimpleNamespace(settings=settings, safety=safety, persisted=SimpleNamespace(in_sync=()))
+    local: Any = SimpleNamespace(settings=settings, may_shrink=lambda ids: may_shrink)
     return FailingLinks(cast(LocalMember, local))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ha.model.status import State
@@ -10,6 +12,7 @@ from ha.promotion.score import COPY, PRIMARY, SLOW
 from qpidd_py.core import decode_ids
 from qpidd_py.errors import PageError
 from tests.support.paged import MemoryPages
+from tests.unit.ha.test_brokers import member
 from tests.unit.ha.world import Host, Publisher, World
 
 SIZE = 8000
@@ -67,13 +70,13 @@ def waiting(host: Host) -> int:
     return int(queue.ready + queue.unacked)
 
 
-def refilled(world: World, *names: str) -> None:
-    """These are ready, and hold everything, readable."""
+def refilled(world: World, *names: str, beyond: list[bytes] | None = None) -> None:
+    """These are ready, and hold everything, readable, and what was published `beyond` that."""
     world.until(lambda: all(world[name].state is State.READY for name in names))
     for name in names:
         host = world[name]
         assert host.node.view().whole and not host.engine.pool.rotten and not host.node.local.hole
-        assert host.contents("q") == BODIES
+        assert host.contents("q") == [*BODIES, *(beyond or [])]
 
 
 def test_a_primary_hands_over_and_refills_itself(world: World) -> None:
@@ -273,3 +276,101 @@ def test_a_promotion_under_way_is_given_up(world: World) -> None:
     world.promote("c")
     pages.paging.on_wanted = pages._all_at_once
     refilled(world, "b")
+
+
+def holed(names: str, **settings: Any) -> tuple[World, Pages]:
+    """Its primary cannot read its messages, and does not hand over by itself."""
+    world = World(names, **settings)
+    world.cluster()
+    declared(world)
+    host, pages = world["a"], Pages(world["a"])
+    pages.find()
+    host.node._give_way_at = 1e9
+    return world, pages
+
+
+def stays(world: World, seconds: float = 20.0) -> Publisher:
+    """A publish is not confirmed, since confirms wait for a backup that is away."""
+    client = Publisher(world["a"])
+    client.publish("q", b"new")
+    world.run(seconds)
+    assert client.confirmed == 0 and world["a"].state is State.ACTIVE
+    return client
+
+
+@pytest.mark.parametrize("names", ["ab", "abc"])
+def test_it_does_not_go_on_without_the_last_backup_that_may_have_them(names: str) -> None:
+    world, _ = holed(names)
+    world.cut("a", *names[1:])
+    client = stays(world)
+    stall = world["a"].node.stall()
+    assert stall is not None and stall["until"] == f"they are back: no other backup has what is lost here: {REASON}"
+    world.heal()
+    world.until(lambda: client.confirmed == 1)
+
+
+def test_it_goes_on_without_one_of_two() -> None:
+    world, _ = holed("abc")
+    world.cut("b", "a", "c")
+    client = Publisher(world["a"])
+    client.publish("q", b"new")
+    world.until(lambda: client.confirmed == 1)
+    world.cut("c", "a")
+    stays(world)
+
+
+def test_it_goes_on_without_a_backup_that_has_lost_its_memory() -> None:
+    """Its process has ended, and it has no journal: it has nothing that this primary lacks."""
+    world, _ = holed("ab")
+    world.cut("a", "b")
+    client = stays(world)
+    world["b"].kill()
+    world.heal()
+    world.until(lambda: client.confirmed == 1)
+
+
+def test_it_goes_on_without_a_backup_that_comes_back_empty() -> None:
+    world, _ = holed("ab")
+    world["b"].kill()
+    world["b"].boot()
+    client = Publisher(world["a"])
+    client.publish("q", b"new")
+    world.until(lambda: client.confirmed == 1)
+    world.until(lambda: world["b"].state is State.CATCHUP)
+
+
+def test_it_waits_for_a_backup_whose_journal_has_them() -> None:
+    world, _ = holed("ab")
+    world["a"].node.local.keeps = True
+    world["b"].kill()
+    stays(world)
+
+
+@pytest.mark.parametrize("safety", ["manager", "availability"])
+def test_the_last_backup_that_may_have_them_is_not_removed(safety: str) -> None:
+    world, pages = holed("ab", safety=safety)
+    what = "remove b:1: in the page file; of the members in sync only b can have them; relocate the primary first"
+    assert member(world, "remove", "b:1") == {"ok": False, "error": what}
+    world["a"].node._give_way_at = 0.0
+    world.until(lambda: world["b"].state is State.ACTIVE)
+    pages.paging.on_wanted = pages._all_at_once
+    refilled(world, "a")
+
+
+def test_it_steps_aside_when_confirms_wait_for_one_that_the_majority_needs() -> None:
+    """d cannot be completed here, so a backup that is lost stays in the set, and no switch-over can be prepared."""
+    world, pages = holed("abcd", safety="quorum")
+    world["d"].kill()
+    client = Publisher(world["a"])
+    client.publish("q", b"new")
+    world.until(lambda: client.confirmed == 1)
+    world["c"].kill()
+    world["d"].boot()
+    client.publish("q", b"newer")
+    world.run(3.0)
+    assert client.confirmed == 1 and world["d"].state is State.CATCHUP
+    world["a"].node._give_way_at = 0.0
+    pages.paging.on_wanted = pages._all_at_once
+    world.until(lambda: world["b"].state is State.ACTIVE)
+    refilled(world, "a", "d", beyond=[b"new", b"newer"])
+    assert any("confirms wait, so that no switch-over can be prepared" in line for line in world.lines)

@@ -39,17 +39,20 @@ class World:
         self.removed: list[list[str]] = []
         self.deposed, self.may_shrink, self.unfrozen = False, True, 0
         self.patience = PATIENCE
+        self.spent: set[str] = set()
         self.signs: list[tuple[str, float]] = []
         """Of life: address and moment."""
         safety = SimpleNamespace(
             probes=probes,
             patience=lambda survey, members, in_sync: self.patience,
-            may_shrink=lambda in_sync, ids: self.may_shrink,
         )
         env = SimpleNamespace(now=lambda: self.time, after=lambda delay, call: self.timers.append((delay, call)))
         local: Any = SimpleNamespace(
             env=env,
             safety=safety,
+            keeps=False,
+            spent=self.spent,
+            may_shrink=lambda ids: self.may_shrink,
             settings=SimpleNamespace(heartbeat=INTERVAL, dead_after=DEAD_AFTER),
             persisted=SimpleNamespace(in_sync=InSync()),
             refusals=SimpleNamespace(alive=lambda address, at: self.signs.append((address, at))),

@@ -9,6 +9,7 @@ import pytest
 
 from ha.model.difference import Origin
 from ha.model.environment import Json
+from ha.model.local_member import LocalMember
 from ha.model.membership import HaState, InSync, Member
 from ha.model.operations import Membership
 from ha.model.position import epoch_of, make
@@ -75,6 +76,7 @@ class Node:
     def __init__(self, in_sync: InSync, mode: str) -> None:
         self.persisted = HaState("id-a", 2, "id-a", in_sync)
         self.safety = Safety(mode, BROKERS, 1.0)
+        self.id, self.hole, self.spent = "id-a", "", set[str]()
         self.lineage = {1: Origin("id-b"), 2: Origin("id-a")}
         self.engine = Engine()
         self.events: list[tuple[str, Json]] = []
@@ -86,6 +88,8 @@ class Node:
 
     def _event(self, kind: str, **fields: Any) -> None:
         self.events.append((kind, fields))
+
+    may_shrink, needs = LocalMember.may_shrink, LocalMember.needs
 
     def is_broker(self, address: str) -> bool:
         return address in BROKERS
