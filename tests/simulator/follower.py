@@ -17,6 +17,7 @@ from ha.single_queue.source import Feed, ReplicaSource
 from qpidd_py.amqp.client import AmqpClient, Login
 from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.core import Engine, Queue, decode_ids
+from qpidd_py.errors import PageError
 from tests.simulator.environment import Wires, _Dialling
 from tests.simulator.network import End
 from tests.simulator.scheduler import Call, Violation
@@ -164,7 +165,12 @@ class Follower:
         queue = primary and primary.broker.vhost.queues.get(self.fields["follows"])
         if queue is None:
             return True
-        return self._replica.step is FollowStep.FOLLOWING and _bodies(self.queue) == _bodies(queue.core)
+        if self._replica.step is not FollowStep.FOLLOWING:
+            return False
+        try:
+            return _bodies(self.queue) == _bodies(queue.core)
+        except PageError:
+            return False  # its primary has to refill itself first
 
     # ---- the judge ------------------------------------------------------------------------------------------------
 

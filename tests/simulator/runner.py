@@ -6,6 +6,7 @@ import gc
 import multiprocessing
 import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -82,7 +83,7 @@ def run_seed(seed: int, work: Work) -> Report:
 
 
 def _judged(scenario: Scenario, analysed: bool) -> tuple[Simulation, str]:
-    """The run, and what is wrong with it."""
+    """The run, and what is wrong with it.  A judge that fails is a failure of its seed."""
     if analysed:
         return reports.judged(scenario)
     simulation = Simulation(scenario)
@@ -90,6 +91,8 @@ def _judged(scenario: Scenario, analysed: bool) -> tuple[Simulation, str]:
         simulation.run()
     except Violation as violation:
         return simulation, str(violation)
+    except Exception:
+        return simulation, f"the simulator has failed:\n{traceback.format_exc()}"
     return simulation, ""
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.simulator.plan import plan
-from tests.simulator.runner import Work, run
+from tests.simulator.runner import Work, run, run_chunk
 from tests.simulator.scenario import FORGIVING, MODES, Scenario
 from tests.simulator.scheduler import Violation
 from tests.simulator.shrink import kind, outcome, shrink
@@ -112,3 +112,16 @@ def test_the_runner_counts_on_several_processors(capsys: pytest.CaptureFixture[s
     printed = capsys.readouterr()
     assert f"seed {alone.failures[0][0]} FAILS: {alone.failures[0][1]}" in printed.out
     assert "25/25 seeds" in printed.err
+
+
+def test_a_judge_that_fails_is_a_failure_of_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are still judged."""
+
+    def broken(simulation: Simulation) -> None:
+        raise KeyError("a queue")
+
+    monkeypatch.setattr(Simulation, "run", broken)
+    report = run_chunk([1, 2], Work())
+    assert report.seeds == 2
+    assert [text.splitlines()[0] for _, text in report.failures] == ["the simulator has failed:"] * 2
+    assert all("KeyError: 'a queue'" in text for _, text in report.failures)
