@@ -21,44 +21,21 @@ On a backup that joins, messages older than the live stream arrive in `side`, so
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdlib cimport free
 
-from qpidd_py.core.batch cimport FLAG_TIMED, FLAG_WHOLE, lengths_of, route_of
+from qpidd_py.core.batch cimport FLAG_TIMED, FLAG_WHOLE, lengths_of
 from qpidd_py.core.heap cimport heap_clear, heap_push, heap_sort
 from qpidd_py.core.ranges cimport add_or_free, ranges_add, ranges_encode
 from qpidd_py.core.ring cimport (
     ENTRY_REDELIVERED, ENTRY_RETURNED, ENTRY_TIMED, ENTRY_WAITS, ENTRY_WHOLE, GONE, READY, UNACKED, arrival_of,
-    body_of, content_of, name_entry, record_of, ring_after, ring_double, ring_find, ring_free, ring_full, ring_merge,
-    ring_trim)
+    body_of, content_of, name_entry, priority_of, record_of, ring_after, ring_double, ring_find, ring_free, ring_full,
+    ring_merge, ring_trim)
 from qpidd_py.core.runs cimport IdRuns
-from qpidd_py.core.wire cimport be16, be32, le16, le32, le64
+from qpidd_py.core.wire cimport le64
 
 from qpidd_py.errors import InvariantError, LinkError
 
 cdef uint64_t NOWHERE = <uint64_t>-2      # an index that no entry follows
 UNLIMITED = <uint64_t>-1
 NO_LIMIT = <object>UNLIMITED
-
-
-cdef uint8_t priority_of(const uint8_t* record) noexcept:
-    """The property priority; 0 without one.  The content header was checked when it arrived (14 octets at least)."""
-    cdef const uint8_t* p = route_of(record) + le16(lengths_of(record))
-    cdef size_t n = le32(lengths_of(record) + 4), at = 14
-    cdef uint16_t flags
-    if n < 14:
-        return 0
-    flags = be16(p + 12)
-    if not flags & 0x0800 or flags & 1:
-        return 0
-    if flags & 0x8000:
-        at += 1 + <size_t>(p[at] if at < n else 0)
-    if flags & 0x4000:
-        at += 1 + <size_t>(p[at] if at < n else 0)
-    if flags & 0x2000:
-        if at + 4 > n:
-            return 0
-        at += 4 + <size_t>be32(p + at)
-    if flags & 0x1000:
-        at += 1
-    return p[at] if at < n else 0
 
 
 cdef class Queue:

@@ -5,7 +5,7 @@ from cpython.ref cimport Py_DECREF
 from libc.stdlib cimport free
 
 from qpidd_py.core.memory cimport mem_resized, mem_zeroed
-from qpidd_py.core.wire cimport le64
+from qpidd_py.core.wire cimport be16, be32, le64
 
 from qpidd_py.errors import PageError
 
@@ -102,6 +102,29 @@ cdef int64_t ring_find(Ring* r, uint64_t id) noexcept nogil:
 cdef uint64_t arrival_of(const Entry* e) except? 0:
     """Milliseconds since 1970, 0 where it was not noted."""
     return le64(lengths_of(record_of(e)) + 8) if e.flags & ENTRY_TIMED else 0
+
+
+cdef uint8_t priority_of(const uint8_t* record) noexcept:
+    """The property priority; 0 without one.  The content header was checked when it arrived (14 octets at least)."""
+    cdef const uint8_t* p = route_of(record) + le16(lengths_of(record))
+    cdef size_t n = le32(lengths_of(record) + 4), at = 14
+    cdef uint16_t flags
+    if n < 14:
+        return 0
+    flags = be16(p + 12)
+    if not flags & 0x0800 or flags & 1:
+        return 0
+    if flags & 0x8000:
+        at += 1 + <size_t>(p[at] if at < n else 0)
+    if flags & 0x4000:
+        at += 1 + <size_t>(p[at] if at < n else 0)
+    if flags & 0x2000:
+        if at + 4 > n:
+            return 0
+        at += 4 + <size_t>be32(p + at)
+    if flags & 0x1000:
+        at += 1
+    return p[at] if at < n else 0
 
 
 cdef tuple content_of(const Entry* e, size_t cut=<size_t>-1):
