@@ -5,8 +5,10 @@ Each takes a cluster and a trial that has begun, and returns when everybody is s
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final
 
 from tests.pacemaker.cluster import CLONE, DATA_DIR, PORT, Cluster
@@ -18,6 +20,8 @@ BOOTED: Final = 60.0
 """Seconds until a node that was fenced is on again."""
 BALLAST: Final = 60_000
 """Messages of 1 KiB; a broker that has none of them takes them over in less than a second."""
+PAGES: Final = 1_500
+"""Messages of 64 KiB, more than a `memory-limit` of 64 MiB keeps in memory."""
 
 
 # ---- the broker's process -------------------------------------------------------------------------------------------
@@ -77,6 +81,33 @@ def hang_disk(cluster: Cluster, trial: Trial) -> None:
     trial.served()
     node.run("rm", f"{folder}/hang", check=True)
     cluster.calm(120)
+
+
+def rot_pages(cluster: Cluster, trial: Trial) -> None:
+    """The primary cannot read back what waits; needs a cluster with a small `memory-limit`.  Its score falls, the role
+    moves, and it copies from the next primary what it lacks: by the same process."""
+    primary = cluster.primary()
+    pid = cluster.broker_pid(primary)
+    cluster.fill("ballast", PAGES, 1 << 16)
+
+    def rot() -> None:
+        with open(page_file(pid), "r+b") as pages:
+            pages.write(b"rot")
+        cluster.ask(primary, "queue.peek", 5.0, queue="ballast")
+
+    trial.happen("the primary's page file rots", primary, rot)
+    cluster.wait_for(lambda: {*actives(trial)} - {primary}, 60, "another primary")
+    trial.served()
+    cluster.calm()
+    assert cluster.broker_pid(primary) == pid and not cluster.ask(primary, "ha.status")["alarms"]
+    cluster.ask(cluster.primary(), "queue.delete", 5.0, queue="ballast")
+
+
+def page_file(pid: int) -> Path:
+    """Of that broker; it has no name, and another file system than ours."""
+    files = (Path(f"/proc/{pid}/fd") / name for name in os.listdir(f"/proc/{pid}/fd"))
+    (found,) = (path for path in files if f"{DATA_DIR}/#" in os.readlink(path))
+    return found
 
 
 # ---- nodes ----------------------------------------------------------------------------------------------------------
@@ -324,6 +355,7 @@ DISASTERS: Final[dict[str, Disaster]] = {
     "two-in-a-row": kill_two_in_a_row,
     "catchup": fail_during_catchup,
     "hung-disk": hang_disk,
+    "rot": rot_pages,
     "node": kill_node,
     "freeze": freeze_node,
     "power-cycle": cycle_all,

@@ -18,6 +18,8 @@ SETUPS = {
 }
 PATIENT = Setup(fencing=True, options={**JOURNAL, "ha-slow-backup-timeout": "4"})
 """A primary whose disk hangs gives way after that time, and would end by itself after twice that time."""
+SMALL = Setup(options={**JOURNAL, "memory-limit": "64M"})
+"""Half of what waits leaves memory."""
 LIBRARY = "/usr/local/lib/disk-faults.so"
 
 
@@ -50,3 +52,18 @@ def test_the_role_moves_from_a_primary_whose_disk_hangs(on_faulty_disks: Cluster
     victim = report.effects[0].happening.node
     log = on_faulty_disks.broker_log(victim)
     assert any("the disk of its journal has written nothing" in line for line in log)
+
+
+@pytest.fixture
+def of_little_memory(tmp_path: Path) -> Iterator[Cluster]:
+    yield from running(SMALL, tmp_path)
+
+
+@pytest.mark.parametrize("name", selection((), ("rot",)))
+def test_the_role_moves_from_a_primary_that_cannot_read_all(
+    of_little_memory: Cluster, name: str, tmp_path: Path
+) -> None:
+    report = survive(of_little_memory, name, tmp_path / "trial")
+    log = of_little_memory.broker_log(report.effects[0].happening.node)
+    assert any("rot: the page file in /var/lib/qpidd" in line for line in log)
+    assert not any("the role goes to a backup" in line for line in log), "Pacemaker has moved it, by the score"
