@@ -24,6 +24,7 @@ ALTERNATE: Final = "alternate-exchange"
 DEAD_LETTER_EXCHANGE: Final = "x-dead-letter-exchange"
 DEAD_LETTER_KEY: Final = "x-dead-letter-routing-key"
 SINGLE_CONSUMER: Final = "x-single-active-consumer"
+FENCING_TOKEN: Final = "x-fencing-token"  # each consumer of a queue with one at a time gets one
 QUEUE_TYPE: Final = "x-queue-type"
 CONSUMER_TIMEOUT: Final = "x-consumer-timeout"  # milliseconds for which a client may keep a delivery
 DELIVERY_LIMIT: Final = "x-delivery-limit"  # times that a message comes back; -1: no limit
@@ -82,6 +83,7 @@ _KNOWN: Final[dict[str, Callable[[Any], str]]] = {
     ALTERNATE: _name,
     OVERFLOW: _one_of("drop-head", "reject-publish", "reject-publish-dlx"),
     SINGLE_CONSUMER: _flag,
+    FENCING_TOKEN: _flag,
     QUEUE_TYPE: _one_of("classic", "quorum", "stream"),
     DELIVERY_LIMIT: _returns,
     CONSUMER_TIMEOUT: _positive,
@@ -125,6 +127,9 @@ def check_queue_arguments(arguments: Mapping[str, Any], what: str) -> None:
     check_known(arguments, what)
     if DEAD_LETTER_KEY in arguments and DEAD_LETTER_EXCHANGE not in arguments:
         text = f"invalid arg '{DEAD_LETTER_KEY}' for {what}: there is no '{DEAD_LETTER_EXCHANGE}'"
+        raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
+    if arguments.get(FENCING_TOKEN) and not arguments.get(SINGLE_CONSUMER):
+        text = f"invalid arg '{FENCING_TOKEN}' for {what}: there is no '{SINGLE_CONSUMER}'"
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
     for name, value in arguments.items():
         if name in _REFUSED and _REFUSED[name](value):

@@ -17,6 +17,7 @@ from pamqp.base import Frame
 from qpidd_py.amqp.codec import encode_content, encode_method, make
 from qpidd_py.broker.access import check_free, refuse
 from qpidd_py.broker.addressing import REPLY_TO
+from qpidd_py.broker.arguments import FENCING_TOKEN
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.broker.routing import MANAGEMENT
 from qpidd_py.broker.vhost import VHost
@@ -228,6 +229,9 @@ class ClientChannel:
     def get(self, command: commands.Basic.Get) -> None:
         queue = self.find_queue(command.queue)
         check_free(queue)
+        if queue.core.fenced:
+            text = f"queue '{queue.name}' in vhost '/' has '{FENCING_TOKEN}': use basic.consume"
+            raise refuse(ReplyCode.PRECONDITION_FAILED, text)
         self.vhost.used(queue)
         self._get(queue, bool(command.no_ack))
 

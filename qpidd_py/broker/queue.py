@@ -11,6 +11,7 @@ from qpidd_py.broker.arguments import (
     DEAD_LETTER_KEY,
     DELIVERY_LIMIT,
     EXPIRES,
+    FENCING_TOKEN,
     MAX_BYTES,
     MAX_LENGTH,
     MAX_PRIORITY,
@@ -54,6 +55,7 @@ def limit(core: Queue, arguments: Mapping[str, Any]) -> None:
     if CONSUMER_TIMEOUT in arguments:
         core.patience = quarters(arguments[CONSUMER_TIMEOUT] / 1000)
     core.single = bool(arguments.get(SINGLE_CONSUMER))
+    core.fenced = bool(arguments.get(FENCING_TOKEN))
     core.rejects = arguments.get(OVERFLOW) in ("reject-publish", "reject-publish-dlx")
     core.refused_die = arguments.get(OVERFLOW) == "reject-publish-dlx"
 

@@ -89,7 +89,7 @@ cdef class Channel(Sender):
     cdef bint slot_room(self) noexcept
     cdef uint8_t* room_to_deliver(self, uint32_t method_size, const uint8_t* record, size_t more) noexcept
     cdef int deliver(self, Consumer consumer, Queue queue, uint64_t index, bint ready) except -1
-    cdef void write_content(self, uint8_t* p, const uint8_t* record, int64_t count) noexcept
+    cdef void write_content(self, uint8_t* p, const uint8_t* record, int64_t count, uint64_t token) noexcept
     cdef int confirm_at(self, uint64_t tag, uint64_t position) except -1
     cdef int write_confirm(self) except -1
     cdef int write_ack(self, uint64_t tag, bint multiple) except -1

@@ -14,6 +14,8 @@ class Consumer:
     priority: int
     @property
     def waits(self) -> bool: ...
+    @property
+    def fencing_token(self) -> int: ...
 
 class Channel(Sender):
     connection: Connection

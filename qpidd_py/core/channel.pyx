@@ -11,13 +11,15 @@ from qpidd_py.core.aside cimport release_channel
 from qpidd_py.core.batch cimport lengths_of, route_of
 from qpidd_py.core.connection cimport DEAD, EXPECT_FRAMES, MAX_OUTPUT, METHOD_STEPS
 from qpidd_py.core.engine cimport Engine
+from qpidd_py.core.fencing cimport token_of
 from qpidd_py.core.letters cimport admitting
 from qpidd_py.core.memory cimport mem_new, mem_resized
 from qpidd_py.core.properties cimport addressed, bad_expiration, bad_header, other_user
 from qpidd_py.core.pump cimport DELIVERY, next_message
-from qpidd_py.core.returns cimport COUNT_ROOM, handed_out, write_counted
+from qpidd_py.core.returns cimport handed_out
 from qpidd_py.core.ring cimport ENTRY_REDELIVERED, ENTRY_RETURNED, Entry, record_of, ring_at
 from qpidd_py.core.settlements cimport recover
+from qpidd_py.core.stamps cimport DELIVERY_COUNT, FENCING_TOKEN, STAMP_ROOM, write_stamped
 from qpidd_py.core.transactions cimport commit
 from qpidd_py.core.wire cimport (
     BASIC_ACK, BASIC_NACK, BASIC_RETURN, FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD, FRAME_OVERHEAD, GET_OK,
@@ -49,6 +51,11 @@ cdef class Consumer:
     def waits(self):
         """True while another consumer gets the messages of a queue that has one at a time."""
         return self.queue.single and self.queue.chosen is not self
+
+    @property
+    def fencing_token(self):
+        """The token that its deliveries have; 0 for none."""
+        return token_of(self) if self.queue.holder is self else 0
 
     def __repr__(self):
         return f"<Consumer {self.tag!r} of {self.queue.name!r}>"
@@ -138,6 +145,7 @@ cdef class Channel:
         c.queue.consumers.remove(c)
         if c.queue.chosen is c:
             c.queue.chosen = c.queue.consumers[0] if c.queue.consumers else None
+            c.queue.holder = None
             self.connection.engine.mark_queue(c.queue)
         return c.queue
 
@@ -161,7 +169,7 @@ cdef class Channel:
         record = record_of(e)
         route = le16(lengths_of(record))
         size = 4 + 8 + 1 + route + 4
-        p = self.room_to_deliver(size, record, COUNT_ROOM if queue.counts else 0)
+        p = self.room_to_deliver(size, record, STAMP_ROOM if queue.counts else 0)
         if p == NULL:
             return True                 # the connection will be closed
         level.take(index)
@@ -172,7 +180,7 @@ cdef class Channel:
         memcpy(p + 20, route_of(record), route)
         put32(p + 20 + route, <uint32_t>(queue.ready if queue.ready < 0xFFFFFFFF else 0xFFFFFFFF))
         p[size + 7] = FRAME_END
-        self.write_content(p + size + FRAME_OVERHEAD, record, e.deliveries if queue.counts else -1)
+        self.write_content(p + size + FRAME_OVERHEAD, record, e.deliveries if queue.counts else -1, 0)
         self.hand_out(None, level, index, no_ack)
         return True
 
@@ -260,7 +268,9 @@ cdef class Channel:
         cdef const uint8_t* record = record_of(e)
         cdef uint32_t route = le16(lengths_of(record)), prefix = <uint32_t>PyBytes_GET_SIZE(consumer.prefix)
         cdef uint32_t size = prefix + 9 + route
-        cdef uint8_t* p = self.room_to_deliver(size, record, COUNT_ROOM if e.deliveries else 0)
+        cdef uint64_t token = token_of(consumer) if consumer.queue.fenced else 0
+        cdef uint8_t* p = self.room_to_deliver(size, record, (STAMP_ROOM if e.deliveries else 0)
+                                               + (STAMP_ROOM if token else 0))
         if p == NULL:
             return False
         if ready:
@@ -273,20 +283,25 @@ cdef class Channel:
         p[8] = e.flags & ENTRY_REDELIVERED
         memcpy(p + 9, route_of(record), route)
         p[9 + route] = FRAME_END
-        self.write_content(p + 10 + route, record, e.deliveries if e.deliveries else -1)
+        self.write_content(p + 10 + route, record, e.deliveries if e.deliveries else -1, token)
         self.hand_out(consumer, queue, index, consumer.no_ack)
         return True
 
-    cdef void write_content(self, uint8_t* p, const uint8_t* record, int64_t count) noexcept:
-        """At `p`, where there is room (`room_to_deliver`).  With x-delivery-count, unless `count` is negative or the header
-        would not fit a frame."""
+    cdef void write_content(self, uint8_t* p, const uint8_t* record, int64_t count, uint64_t token) noexcept:
+        """At `p`, where there is room (`room_to_deliver`).  With x-delivery-count, unless `count` is negative, and
+        x-fencing-token, unless `token` is 0; without either if the header would not fit a frame."""
         cdef size_t header = le32(lengths_of(record) + 4)
         cdef size_t size = header
         cdef const uint8_t* content = route_of(record) + le16(lengths_of(record))
-        if count < 0 or header + COUNT_ROOM + FRAME_OVERHEAD > self.connection.frame_max:
+        if (count < 0 and not token) or header + 2 * STAMP_ROOM + FRAME_OVERHEAD > self.connection.frame_max:
             memcpy(p + 7, content, header)
+        elif not token:
+            size = write_stamped(p + 7, content, header, DELIVERY_COUNT, count)
+        elif count < 0:
+            size = write_stamped(p + 7, content, header, FENCING_TOKEN, token)
         else:
-            size = write_counted(p + 7, content, header, <uint16_t>count)
+            size = write_stamped(p + 7 + STAMP_ROOM, content, header, FENCING_TOKEN, token)
+            size = write_stamped(p + 7, p + 7 + STAMP_ROOM, size, DELIVERY_COUNT, count)
         end_header(self, p, size)
         write_body(self, p + FRAME_OVERHEAD + size, content + header, le32(record) - (content - record) - header)
 

@@ -8,6 +8,7 @@ from libc.stdint cimport uint64_t
 
 from qpidd_py.core.channel cimport Consumer
 from qpidd_py.core.expiry cimport expire_queue
+from qpidd_py.core.fencing cimport token_stands
 from qpidd_py.core.paging cimport at_hand
 from qpidd_py.core.returns cimport spent
 
@@ -52,6 +53,8 @@ cdef int pump_single(Engine engine, Queue queue, bint now) except -1:
     """All to the consumer that is chosen; the others wait until it is gone, also while it can take nothing."""
     cdef int64_t index
     cdef Consumer c = queue.chosen
+    if queue.fenced and c is not None and not token_stands(engine, queue, c):
+        return 0
     while c is not None and c.ready():
         if engine.pump_left <= 0 and not now:
             return put_off(engine, queue)

@@ -59,6 +59,9 @@ cdef class Queue:
     cdef list consumers
     cdef public bint single                 # only one consumer at a time gets messages
     cdef object chosen                      # this one; None without consumers
+    cdef public bint fenced                 # it gets a token (see fencing.pyx)
+    cdef object holder                      # the consumer that has the token
+    cdef uint64_t token                     # position; 0 = none yet
     cdef size_t turn                        # whose turn it is
     cdef bint ranked                        # some consumer has a priority; consumers stand in their order then
     cdef Queue level_for(self, const uint8_t* record)

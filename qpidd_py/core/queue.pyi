@@ -24,6 +24,7 @@ class Queue:
     rejects: bool
     refused_die: bool
     single: bool
+    fenced: bool
     counts: bool
     most_returns: int
     dead_letter: Callable[[str, _octets, _octets, _octets, _octets], _Letter | None] | None

@@ -4,9 +4,6 @@ from qpidd_py.core.engine cimport Engine
 from qpidd_py.core.queue cimport Queue
 from qpidd_py.core.ring cimport Entry
 
-cdef enum:
-    COUNT_ROOM = 30             # octets by which `x-delivery-count` makes a content header longer, at most
-
 cdef bint comes_back(Engine engine, Queue queue, uint64_t index, bint counted) except -1
 cdef bint spent(Queue queue, uint64_t index) noexcept
 cdef int handed_out(Engine engine, Queue queue, Entry* e, uint64_t index) noexcept
@@ -14,4 +11,3 @@ cdef int log_counts(Engine engine) except -1
 cdef int apply_counts(Queue queue, const uint8_t* p) except -1
 cdef size_t counts_size(Queue queue, uint64_t first, uint64_t last) noexcept
 cdef void write_counts(Queue queue, uint64_t first, uint64_t last, uint64_t position, uint8_t* p) noexcept
-cdef size_t write_counted(uint8_t* to, const uint8_t* header, size_t size, uint16_t count) noexcept

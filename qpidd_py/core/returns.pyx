@@ -18,24 +18,17 @@ that has reached more by a change of role leaves when it would be handed out.  A
 octets have not left the socket comes back without being counted.
 """
 from libc.stdint cimport uint32_t
-from libc.string cimport memcmp, memcpy
 
 from qpidd_py.core.batch cimport OP_RETURNED, RECORD_HEADER
 from qpidd_py.core.departures cimport log_noted
-from qpidd_py.core.properties cimport field_size
 from qpidd_py.core.ranges cimport ranges_add
 from qpidd_py.core.ring cimport ENTRY_RETURNED, ENTRY_WAITS, GONE, Ring, ring_after, ring_at
-from qpidd_py.core.wire cimport be16, be32, le32, le64, put16, put32, put64, putle16, putle32, putle64
+from qpidd_py.core.wire cimport le32, le64, putle16, putle32, putle64
 
 cdef enum:
     FIXED = RECORD_HEADER + 8
     RUN = 24                    # low u64, high u64, count u32, waits u32
     MOST = 0xFFFF               # returns that an entry can count
-
-cdef const char* NAME = b"\x10x-delivery-countl"
-cdef enum:
-    NAMED = 18                  # octets of NAME: length, name and type
-    FIELD = NAMED + 8
 
 
 # ---------------------------------------------------------------- on a primary
@@ -195,44 +188,3 @@ cdef void apply_run(Ring* ring, const uint8_t* run) noexcept:
             e.deliveries = <uint16_t>count
             e.flags = (e.flags & ~ENTRY_WAITS) | ENTRY_RETURNED | (ENTRY_WAITS if le32(run + 20) else 0)
         i += 1
-
-
-# ---------------------------------------------------------------- the header x-delivery-count
-
-cdef size_t write_counted(uint8_t* to, const uint8_t* header, size_t size, uint16_t count) noexcept:
-    """A content header (which `bad_header` has not refused) with x-delivery-count, instead of one that is there; its octets."""
-    cdef uint16_t flags = be16(header + 12)
-    cdef size_t at = 14, table = 0, before, skipped = 0
-    if flags & 0x8000:
-        at += 1 + <size_t>header[at]
-    if flags & 0x4000:
-        at += 1 + <size_t>header[at]
-    memcpy(to, header, at)
-    put16(to + 12, flags | 0x2000)
-    to += at
-    if flags & 0x2000:
-        table = be32(header + at)
-        at += 4
-    before = find_count(header + at, table, &skipped)
-    put32(to, <uint32_t>(table - skipped + FIELD))
-    memcpy(to + 4, header + at, before)
-    memcpy(to + 4 + before, header + at + before + skipped, table - before - skipped)
-    to += 4 + table - skipped
-    memcpy(to, NAME, NAMED)
-    put64(to + NAMED, count)
-    at += table
-    memcpy(to + FIELD, header + at, size - at)
-    return size - skipped + FIELD + (0 if flags & 0x2000 else 4)
-
-
-cdef size_t find_count(const uint8_t* p, size_t n, size_t* octets) noexcept:
-    """Where the inside of a table has the field, and of how many octets; n and 0 if it has none."""
-    cdef size_t at = 0, size
-    while at < n:
-        size = 1 + <size_t>p[at]
-        size += field_size(p + at + size, n - at - size, 0)
-        if p[at] == 16 and memcmp(p + at, NAME, 17) == 0:
-            octets[0] = size
-            return at
-        at += size
-    return n

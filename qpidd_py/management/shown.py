@@ -144,6 +144,7 @@ def show_consumer(consumer: Consumer, connection: ClientConnection) -> Json:
         "unacked": consumer.unacked,
         "priority": consumer.priority,
         "active": not consumer.waits,
+        "fencing_token": consumer.fencing_token,
     }
 
 

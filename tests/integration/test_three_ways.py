@@ -440,6 +440,42 @@ def test_one_consumer_at_a_time(site: Site, client: Client, queue: str) -> None:
         assert client.declare(queue, arguments=SINGLE).consumer_count == 1
 
 
+TOKEN = "x-fencing-token"
+FENCED = {**SINGLE, TOKEN: True}
+
+
+def token(client: Client) -> int:
+    """Of the next delivery."""
+    client.expect(Basic.Deliver)
+    return int(client.content()[0][TOKEN])
+
+
+def test_fencing_tokens_grow(site: Site, client: Client, queue: str) -> None:
+    client.declare(queue, arguments=FENCED)
+    client.publish(b"job", queue)
+    seen: list[int] = []
+    for again in (False, True):
+        client = site.middle() if again else client
+        first, second = (subscribed(site.client(), queue, tag) for tag in ("first", "second"))
+        seen.append(token(first))
+        first.close()
+        seen.append(token(second))
+        (row,) = [row for row in site.ask_primary("subscription.list") if row["queue"] == queue]
+        assert (row["active"], row["fencing_token"]) == (True, seen[-1])
+        second.close()
+    assert seen == sorted(set(seen))
+
+
+def test_what_a_queue_with_tokens_refuses(site: Site, client: Client, queue: str) -> None:
+    assert client.refusal(declaration(queue, arguments={TOKEN: True})) == 406
+    assert client.refusal(declaration(queue, arguments={**SINGLE, TOKEN: "yes"})) == 406
+    client.declare(queue, arguments=FENCED)
+    assert client.refusal(declaration(queue, arguments=SINGLE)) == 406
+    client = site.middle()
+    assert client.refusal(Basic.Get(queue=queue)) == 406
+    client.declare(queue, arguments=FENCED)
+
+
 def test_the_one_consumer_keeps_its_queue_while_it_is_full(site: Site, client: Client, queue: str) -> None:
     client.declare(queue, arguments=SINGLE)
     first, second = site.client(), site.client()

@@ -26,7 +26,18 @@ from tests.mutants.finder import ROOT
 
 EDITS = Path(__file__).parent / "core.yaml"
 CORE = Path("qpidd_py/core")
-COPIED = ("qpidd_py", "ha", "client_lib", "tests", "tools", "setup.py", "setup.cfg", "pyproject.toml", "README.md")
+COPIED = (
+    "qpidd_py",
+    "ha",
+    "client_lib",
+    "benchmarks",
+    "tests",
+    "tools",
+    "setup.py",
+    "setup.cfg",
+    "pyproject.toml",
+    "README.md",
+)
 FAILED: Final = (1,)
 """Exit codes of pytest and of the simulator when something was wrong; others say that they could not judge."""
 NOTICED: Final = "noticed"
@@ -67,7 +78,7 @@ def edits(path: Path = EDITS) -> list[Edit]:
 def main(match: str) -> int:
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
-        tree = _copied(Path(folder) / "tree")
+        tree = copied(Path(folder) / "tree")
         for edit in edits():
             if match in edit.name:
                 verdict, (build, judge) = _tried(edit, tree)
@@ -76,7 +87,7 @@ def main(match: str) -> int:
     return int(failed > 0)
 
 
-def _copied(tree: Path) -> Path:
+def copied(tree: Path) -> Path:
     tree.mkdir()
     for name in COPIED:
         source = ROOT / name
@@ -111,7 +122,7 @@ def _tried(edit: Edit, tree: Path) -> tuple[str, tuple[float, float]]:
 
 def _judged(edit: Edit, tree: Path) -> str:
     for command in edit.commands:
-        code = _run(tree, [sys.executable, *command])
+        code = run(tree, [sys.executable, *command])
         if code == 0:
             return f"SURVIVES {command[1]}"
         if code not in FAILED and code > 0:
@@ -125,12 +136,12 @@ def _build(tree: Path, module: str, library: Path) -> int:
     source = CORE / f"{module}.pyx"
     includes = [f"-I{sysconfig.get_path('include')}", f"-I{CORE}"]
     options = ["-shared", "-fPIC", "-O0", "-w", *includes]
-    return _run(tree, [sys.executable, "-m", "cython", "-3", str(source)]) or _run(
+    return run(tree, [sys.executable, "-m", "cython", "-3", str(source)]) or run(
         tree, [*compiler, *options, str(source.with_suffix(".c")), "-o", str(library)]
     )
 
 
-def _run(tree: Path, command: Sequence[str]) -> int:
+def run(tree: Path, command: Sequence[str]) -> int:
     environment = {**os.environ, "PYTHONPATH": str(tree), "CI": "1"}
     done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, timeout=SECONDS, check=False)
     return done.returncode

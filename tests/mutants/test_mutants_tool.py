@@ -169,6 +169,14 @@ def hang() -> None:
         pass
 
 
+def test_the_judges_of_the_core_find_all_that_they_need_in_the_copy(tmp_path: Path) -> None:
+    tree = core.copied(tmp_path / "tree")
+    files = sorted({test for edit in core.edits() for test in edit.tests})
+    command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", *files]
+    assert core.run(tree, command) == 0
+    assert core.run(tree, [sys.executable, "-m", "tests.simulator", "--help"]) == 0
+
+
 @pytest.mark.parametrize("edit", core.edits(), ids=lambda edit: edit.name)
 def test_each_edit_of_the_core_finds_its_place(edit: core.Edit) -> None:
     source = (ROOT / core.CORE / edit.file).read_text()

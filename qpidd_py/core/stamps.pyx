@@ -1,0 +1,51 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Headers that the broker adds when it delivers a message: how often it came back (`returns.pyx`), and the token of the
+consumer that gets it (`fencing.pyx`)."""
+from libc.stdint cimport uint16_t, uint32_t
+from libc.string cimport memcmp, memcpy, memmove
+
+from qpidd_py.core.properties cimport field_size
+from qpidd_py.core.wire cimport be16, be32, put16, put32, put64
+
+cdef const char* DELIVERY_COUNT = b"\x10x-delivery-countl"   # length, name and type
+cdef const char* FENCING_TOKEN = b"\x0fx-fencing-tokenl"
+
+
+cdef size_t write_stamped(uint8_t* to, const uint8_t* header, size_t size, const char* name, uint64_t value) noexcept:
+    """A content header (which `bad_header` has not refused) with this field, instead of one that is there; its octets.
+    The header may lie STAMP_ROOM behind `to`."""
+    cdef uint16_t flags = be16(header + 12)
+    cdef size_t at = 14, table = 0, before, skipped = 0, named = 2 + <size_t>name[0]
+    if flags & 0x8000:
+        at += 1 + <size_t>header[at]
+    if flags & 0x4000:
+        at += 1 + <size_t>header[at]
+    memmove(to, header, at)
+    put16(to + 12, flags | 0x2000)
+    to += at
+    if flags & 0x2000:
+        table = be32(header + at)
+        at += 4
+    before = find_field(header + at, table, name, &skipped)
+    put32(to, <uint32_t>(table - skipped + named + 8))
+    memmove(to + 4, header + at, before)
+    memmove(to + 4 + before, header + at + before + skipped, table - before - skipped)
+    to += 4 + table - skipped
+    memcpy(to, name, named)
+    put64(to + named, value)
+    at += table
+    memmove(to + named + 8, header + at, size - at)
+    return size - skipped + named + 8 + (0 if flags & 0x2000 else 4)
+
+
+cdef size_t find_field(const uint8_t* p, size_t n, const char* name, size_t* octets) noexcept:
+    """Where the inside of a table has the field, and of how many octets; n and 0 if it has none."""
+    cdef size_t at = 0, size
+    while at < n:
+        size = 1 + <size_t>p[at]
+        size += field_size(p + at + size, n - at - size, 0)
+        if p[at] == <uint8_t>name[0] and memcmp(p + at, name, 1 + <size_t>name[0]) == 0:
+            octets[0] = size
+            return at
+        at += size
+    return n
