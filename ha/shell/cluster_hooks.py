@@ -62,7 +62,7 @@ class ClusterHooks:
     def _note_opened(self, connection: ClientConnection) -> None:
         properties = connection.client_properties
         fields, attrs = described(connection.peer, connection.user, properties)
-        reading = carried(properties, connection.broker.clocks()[1] - connection.started)
+        reading = carried(properties, connection.broker.clocks()[1] - connection.opening.started)
         if reading is not None:
             attrs["peer_wall"] = reading
         self.clients.opened(connection.number, fields, attrs, self._node.local.env.now())

@@ -43,6 +43,8 @@ class Timeouts(Protocol):
 
     def watch(self, channel: ClientChannel) -> None: ...
 
+    def forget(self, channel: ClientChannel) -> None: ...
+
 
 class Host(Protocol):
     """What a channel uses of the broker."""

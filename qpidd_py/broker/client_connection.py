@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from struct import Struct
 from typing import Any, Final, Protocol
 
@@ -28,16 +28,18 @@ from pamqp import commands
 from pamqp.base import Frame
 
 from qpidd_py.amqp.codec import decode_method, decode_properties, encode_method, ids, make
-from qpidd_py.amqp.constants import HEARTBEAT_FRAME, PROTOCOL_HEADER, SHORTSTR_MAX
-from qpidd_py.amqp.handshake import Handshake, HandshakeState
-from qpidd_py.amqp.sasl import EXTERNAL, Attempt, Authenticate, response
+from qpidd_py.amqp.constants import HEARTBEAT_FRAME, PROTOCOL_HEADER
+from qpidd_py.amqp.handshake import Handshake
+from qpidd_py.amqp.sasl import Authenticate
 from qpidd_py.broker.addressing import REPLY_TO, with_reply_to
+from qpidd_py.broker.channels import Channels
 from qpidd_py.broker.client_channel import ClientChannel
 from qpidd_py.broker.consumer_timeout import ConsumerTimeouts
 from qpidd_py.broker.limits import ConnectionCount
-from qpidd_py.broker.methods import handle
+from qpidd_py.broker.opening import Opening
 from qpidd_py.broker.ports import LinkHandler, Refusal, SocketPort
 from qpidd_py.broker.silence import Clock
+from qpidd_py.broker.texts import cut, reply_text
 from qpidd_py.broker.vhost import VHost
 from qpidd_py.core.connection import Connection
 from qpidd_py.core.deadlines import Deadlines
@@ -57,9 +59,6 @@ LONGEST_TICK: Final = 1.0  # seconds; see the head of this module
 LIMIT_TICK: Final = 0.5  # seconds between two looks at a time limit
 
 _INDEX = Struct(">I")
-_START_OK: Final = (10, 11)
-_CLOSE = commands.Channel.Close.index
-_CLOSE_OK = commands.Channel.CloseOk.index
 
 
 class State(enum.Enum):
@@ -129,20 +128,29 @@ class ClientConnection:
         self.handshake = Handshake(broker.server_properties, broker.heartbeat)
         self.core = Connection(broker.engine, self)
         self.core.frame_max = HANDSHAKE_FRAME
-        self.channels: dict[int, ClientChannel] = {}
+        self.opening = Opening(self)
+        self._channels = Channels(self)
         self.link: LinkHandler | None = None
         self.was_opened = False
         self.scarce = False  # its descriptor is one of the reserve
-        self.started = 0  # when start-ok came, µs of `broker.clocks`
         self.end_reason = ""
         self._leaving = False
         """The peer goes, and some of what it had sent waits for an answer; see `Connection.leave`."""
         self._told_blocked = False
-        self._renewing = False  # a new secret is being verified
-        self._late: list[int] | None = None
         self._clock = Clock()
         broker.connections.add(self)
         broker.watch(self)
+
+    @property
+    def channels(self) -> Mapping[int, ClientChannel]:
+        return self._channels.open
+
+    @property
+    def channel_max(self) -> int:
+        return self.handshake.channel_max
+
+    def failing_late(self) -> AbstractContextManager[None]:
+        return self._channels.failing_late()
 
     @property
     def user(self) -> str:
@@ -191,7 +199,7 @@ class ClientConnection:
             self.core.write(PROTOCOL_HEADER)  # specification 4.2.2: sends the supported version, then closes
             self._finish(f"protocol header {header!r}")
         else:
-            self._send(0, start)
+            self.send(0, start)
 
     def method(self, channel: int, payload: bytes) -> None:
         if self.state in (State.FINISHED, State.LINK):
@@ -206,6 +214,12 @@ class ClientConnection:
         except Exception as error:
             log.exception("%r: method %r", self, payload[:4])
             raise ConnectionException(ReplyCode.INTERNAL_ERROR, "internal error, see the log") from error
+
+    def _channel_method(self, number: int, payload: bytes) -> None:
+        if self.state is State.OPENED:
+            self._channels.method(number, payload)
+        elif self.state is State.HANDSHAKE:
+            raise ConnectionException(ReplyCode.CHANNEL_ERROR, f"channel {number} before the connection is open")
 
     def route(self, channel: int, exchange: bytes, routing_key: bytes) -> Route:
         route = self.broker.vhost.routing.route(exchange, routing_key)
@@ -224,8 +238,8 @@ class ClientConnection:
         if self.state is State.LINK:
             self._finish(text)
         elif channel:
-            self._close_channel(channel, code, text, class_id, method_id)
-        elif self.state is State.HANDSHAKE and code == ReplyCode.ACCESS_REFUSED and not self._tells_refusals():
+            self._channels.fail(channel, code, text, class_id, method_id)
+        elif self.state is State.HANDSHAKE and code == ReplyCode.ACCESS_REFUSED and not self.opening.tells_refusals:
             log.info("%r: %s", self, text)
             # specification 2.2.4: no reason after a failed login, unless the client has the capability
             self._finish(text)
@@ -266,9 +280,10 @@ class ClientConnection:
             else:
                 self._closed_by_client(reason)
         elif self.state is State.HANDSHAKE:
-            self._handshake(command)
+            if self.opening.receive(command):
+                self._open(command)
         elif isinstance(command, commands.Connection.UpdateSecret):
-            self._update_secret(command)
+            self.opening.renew(command)
         elif isinstance(command, commands.Connection.StartOk):
             raise ConnectionException(ReplyCode.CHANNEL_ERROR, f"{command.name} after open", *ids(command))
         elif command.index >> 16 == commands.Connection.frame_id:
@@ -276,75 +291,18 @@ class ClientConnection:
         else:
             raise ConnectionException(ReplyCode.CHANNEL_ERROR, f"{command.name} on channel 0", *ids(command))
 
-    def _update_secret(self, command: commands.Connection.UpdateSecret) -> None:
-        """A client has a new password or token: it is checked as at the login.  A certificate has no secret."""
-        answer = commands.Connection.UpdateSecretOk()
-        if self.handshake.mechanism == EXTERNAL:
-            self._send(0, answer)
-            return
-        if self._renewing:
-            text = f"{command.name} while the one before is being verified"
-            raise ConnectionException(ReplyCode.COMMAND_INVALID, text, *ids(command))
-        self._renewing = True
-
-        def decided(user: str | None) -> None:
-            self._renewing = False
-            if not self.opened:
-                return
-            if user is not None:
-                self._send(0, answer)
-            else:
-                self.core.stop()
-                self.failed(0, ReplyCode.NOT_ALLOWED, "the new secret was refused", *ids(command))
-
-        secret = response("PLAIN", self.user, _text(command.new_secret or ""))
-        self.broker.authenticate(Attempt(self.peer, "PLAIN", secret, lambda: self.opened), decided)
-
     def _closed_by_client(self, reason: str) -> None:
-        self._send(0, commands.Connection.CloseOk())
+        self.send(0, commands.Connection.CloseOk())
         self._finish(reason)
 
     def _while_closing(self, payload: bytes) -> None:
         """Only the closing handshake is handled; both sides may have begun it at the same time."""
         index = payload[:4]
         if index == _INDEX.pack(commands.Connection.Close.index):
-            self._send(0, commands.Connection.CloseOk())
+            self.send(0, commands.Connection.CloseOk())
             self._finish("closed by both sides")
         elif index == _INDEX.pack(commands.Connection.CloseOk.index):
             self._finish("closed by the broker")
-
-    def _handshake(self, command: Frame) -> None:
-        if self.handshake.state is HandshakeState.START:
-            self.started = self.broker.clocks()[1]
-        answer = self.handshake.receive(command)
-        if answer is not None:
-            self._send(0, answer)
-        elif self.handshake.state is HandshakeState.VERIFY:
-            self._verify()
-        elif self.handshake.state is HandshakeState.OPENED:
-            self._open(command)
-        else:
-            self.core.frame_max = self.handshake.frame_max
-
-    def _verify(self) -> None:
-        """Until the login is decided, nothing more of this peer is read."""
-        handshake = self.handshake
-        attempt = Attempt(self.peer, handshake.mechanism, handshake.response, lambda: self.state is State.HANDSHAKE)
-        self.broker.authenticate(attempt, self._verified)
-        if handshake.state is HandshakeState.VERIFY:
-            self.core.wait()
-
-    def _verified(self, user: str | None) -> None:
-        """The decision; it may come while `_verify` calls."""
-        if self.state is not State.HANDSHAKE:
-            return
-        try:
-            self._send(0, self.handshake.verified(user))
-        except ConnectionException as error:
-            self.core.stop()
-            self.failed(0, error.reply_code, error.reply_text, *_START_OK)
-        else:
-            self.core.go_on()
 
     def _open(self, command: Frame) -> None:
         hooks = self.broker.hooks
@@ -352,7 +310,7 @@ class ClientConnection:
         if refusal is not None:
             raise ConnectionException(refusal.code, refusal.text, *ids(command))
         self.broker.connection_count.check(self)
-        self._send(0, make(commands.Connection.OpenOk, known_hosts=self.broker.known_hosts))
+        self.send(0, make(commands.Connection.OpenOk, known_hosts=self.broker.known_hosts))
         self.state = State.OPENED
         self.was_opened = True
         self.broker.connection_count.opened(self)
@@ -371,91 +329,12 @@ class ClientConnection:
             lines = self.broker.coming_and_going
             lines.write(NOTICE, "connection opened: %s, user %s, %s", self.peer, shown(self.user), shown(product))
 
-    def _tells_refusals(self) -> bool:
-        return self.handshake.capability("authentication_failure_close") or (
-            self.handshake.state is HandshakeState.OPENED  # refused by admission, not by authentication
-        )
-
-    # ------------------------------------------------------------ channels
-
-    def _channel_method(self, number: int, payload: bytes) -> None:
-        if self.state is not State.OPENED:
-            if self.state is State.HANDSHAKE:
-                raise ConnectionException(ReplyCode.CHANNEL_ERROR, f"channel {number} before the connection is open")
-            return
-        channel = self.channels.get(number)
-        if channel is not None and channel.core.closing:
-            self._while_channel_closing(number, payload)
-            return
-        command = decode_method(payload)
-        if command.index >> 16 == commands.Connection.frame_id:
-            raise ConnectionException(ReplyCode.COMMAND_INVALID, f"{command.name} on channel {number}")
-        if channel is None:
-            self._open_channel(number, command)
-        elif isinstance(command, commands.Channel.Open):
-            raise ConnectionException(ReplyCode.CHANNEL_ERROR, f"channel {number} is open already")
-        elif isinstance(command, commands.Channel.Close):
-            self._send(number, commands.Channel.CloseOk())
-            self._drop_channel(number)
-        else:
-            handle(channel, command)
-
-    def _open_channel(self, number: int, command: Frame) -> None:
-        if not isinstance(command, commands.Channel.Open):
-            raise ConnectionException(ReplyCode.CHANNEL_ERROR, f"{command.name} on channel {number}, which is not open")
-        if number > self.handshake.channel_max:
-            text = f"channel {number} is beyond the negotiated channel_max ({self.handshake.channel_max})"
-            raise ConnectionException(ReplyCode.NOT_ALLOWED, text, *ids(command))
-        self.channels[number] = ClientChannel(self, self.core.open_channel(number))
-        self._send(number, make(commands.Channel.OpenOk, channel_id=""))
-
-    def _close_channel(self, number: int, code: int, text: str, class_id: int, method_id: int) -> None:
-        log.info("%r: channel %d: %d %s", self, number, code, text)
-        close = commands.Channel.Close(code, _reply_text(code, text), class_id, method_id)
-        self._send(number, close)
-        if self._late is not None:
-            self._late.append(number)
-        else:
-            self._release_channel(number)
-
-    def _release_channel(self, number: int) -> None:
-        """Messages it held go back now; its number stays in use until the peer's close-ok."""
-        self.broker.timeouts.forget(self.channels[number])
-        queues = self.core.close_channel(number)
-        core = self.core.open_channel(number)
-        core.closing = True
-        self.channels[number] = ClientChannel(self, core)
-        self.broker.vhost.consumers_gone(queues)
-
-    def _while_channel_closing(self, number: int, payload: bytes) -> None:
-        (index,) = _INDEX.unpack_from(payload)
-        if index == _CLOSE:
-            self._send(number, commands.Channel.CloseOk())
-        elif index == _CLOSE_OK:
-            self._drop_channel(number)
-
-    def _drop_channel(self, number: int) -> None:
-        self.broker.timeouts.forget(self.channels.pop(number))
-        self.broker.vhost.consumers_gone(self.core.close_channel(number))
-
-    @contextmanager
-    def failing_late(self) -> Iterator[None]:
-        """A commit walks over what a failed channel would give back: that channel is released after it."""
-        late: list[int] = []
-        self._late = late
-        try:
-            yield
-        finally:
-            self._late = None
-            for number in late:
-                self._release_channel(number)
-
     # ------------------------------------------------------------ from the broker and the shell
 
     def consumer_cancelled(self, channel: int, tag: str) -> None:
         """The consumer's queue is gone; clients that asked for it are told."""
         if self.opened and channel in self.channels and self.handshake.capability("consumer_cancel_notify"):
-            self._send(channel, commands.Basic.Cancel(tag, True))
+            self.send(channel, commands.Basic.Cancel(tag, True))
 
     def answer(self, channel: int, correlation_id: str, body: bytes) -> None:
         """The answer to a management request; dropped when its channel has closed."""
@@ -470,13 +349,13 @@ class ClientConnection:
 
     def unblock(self) -> None:
         if self._told_blocked and self.opened:
-            self._send(0, commands.Connection.Unblocked())
+            self.send(0, commands.Connection.Unblocked())
         self._told_blocked = False
 
     def _tell_blocked(self, reason: str) -> None:
         if self.opened and not self._told_blocked and self.handshake.capability("connection.blocked"):
             self._told_blocked = True
-            self._send(0, make(commands.Connection.Blocked, reason=_cut(reason)))
+            self.send(0, make(commands.Connection.Blocked, reason=cut(reason)))
 
     def close(self, code: int, text: str) -> None:
         """Closes the connection from our side, with the closing handshake if it was open."""
@@ -517,17 +396,15 @@ class ClientConnection:
 
     # ------------------------------------------------------------ the end
 
-    def _send(self, channel: int, command: Frame) -> None:
+    def send(self, channel: int, command: Frame) -> None:
         self.core.write(encode_method(channel, command))
 
     def _send_close(self, code: int, text: str, class_id: int, method_id: int) -> None:
         log.info("%r: %d %s", self, code, text)
-        self._send(0, commands.Connection.Close(code, _reply_text(code, text), class_id, method_id))
+        self.send(0, commands.Connection.Close(code, reply_text(code, text), class_id, method_id))
         self.state = State.CLOSING
         self.broker.watch(self)
-        if self._late is None:
-            for number in list(self.channels):
-                self._drop_channel(number)
+        self._channels.drop_all()
 
     def _finish(self, reason: str) -> None:
         if self.state is State.FINISHED:
@@ -539,9 +416,7 @@ class ClientConnection:
             log.info("%r ends: %s", self, reason)
         link, self.link = self.link, None
         self.state, self.end_reason = State.FINISHED, reason
-        for channel in self.channels.values():
-            self.broker.timeouts.forget(channel)
-        self.channels.clear()
+        self._channels.forget_all()
         self.broker.connections.discard(self)
         self.broker.visits.drop(self)
         queues = self.core.close()
@@ -554,19 +429,3 @@ class ClientConnection:
             if self.broker.hooks is not None:
                 self.broker.hooks.connection_closed(self)
         self.transport.disconnect()
-
-
-def _text(secret: str | bytes) -> str:
-    return secret.decode("utf-8", "surrogateescape") if isinstance(secret, bytes) else secret
-
-
-def _reply_text(code: int, text: str) -> str:
-    """The name of the code in front, as clients expect it; cut to a short string."""
-    name = ReplyCode(code).name if code in ReplyCode.__members__.values() else str(code)
-    whole = text if text.startswith(name) else f"{name} - {text}"
-    return _cut(whole)
-
-
-def _cut(text: str) -> str:
-    """What of it fits a short string."""
-    return text.encode()[:SHORTSTR_MAX].decode("utf-8", "ignore")

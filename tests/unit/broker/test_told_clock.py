@@ -32,7 +32,7 @@ def test_the_connection_remembers_when_start_ok_came() -> None:
     ticks = iter(range(100, 200))
     broker = Broker(clocks=lambda: (1, next(ticks)))
     peer = Peer(broker, product="p")
-    assert peer.connection.opened and peer.connection.started == 101
+    assert peer.connection.opened and peer.connection.opening.started == 101
 
 
 def test_the_connection_remembers_why_it_ended() -> None:

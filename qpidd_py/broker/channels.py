@@ -1,0 +1,138 @@
+"""The channels of one connection: opened, closed by either side, and their numbers in use until the peer knows.
+
+    (none) --channel.open--> open --close, by the client--> (none)
+                               \\--close, sent for an error--> closing --close-ok--> (none)
+
+What a failed channel held goes back when its close is sent, not when the peer's close-ok arrives.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from struct import Struct
+from typing import Protocol
+
+from pamqp import commands
+from pamqp.base import Frame
+
+from qpidd_py.amqp.codec import decode_method, encode_method, ids, make
+from qpidd_py.broker import client_channel
+from qpidd_py.broker.client_channel import ClientChannel
+from qpidd_py.broker.methods import handle
+from qpidd_py.broker.texts import reply_text
+from qpidd_py.errors import ConnectionException, ReplyCode
+
+log = logging.getLogger(__name__)
+
+_INDEX = Struct(">I")
+_CLOSE = commands.Channel.Close.index
+_CLOSE_OK = commands.Channel.CloseOk.index
+
+
+class Owner(client_channel.Owner, Protocol):
+    """The connection."""
+
+    @property
+    def channel_max(self) -> int:
+        """As it was negotiated."""
+        ...
+
+
+class Channels:
+    """`open`: those whose number is in use."""
+
+    def __init__(self, connection: Owner) -> None:
+        self._connection = connection
+        self.open: dict[int, ClientChannel] = {}
+        self._late: list[int] | None = None
+
+    def method(self, number: int, payload: bytes) -> None:
+        """Of the client.  Raises AmqpError."""
+        channel = self.open.get(number)
+        if channel is not None and channel.core.closing:
+            self._while_closing(number, payload)
+            return
+        command = decode_method(payload)
+        if command.index >> 16 == commands.Connection.frame_id:
+            raise ConnectionException(ReplyCode.COMMAND_INVALID, f"{command.name} on channel {number}")
+        if channel is None:
+            self._open(number, command)
+        elif isinstance(command, commands.Channel.Open):
+            raise ConnectionException(ReplyCode.CHANNEL_ERROR, f"channel {number} is open already")
+        elif isinstance(command, commands.Channel.Close):
+            self._send(number, commands.Channel.CloseOk())
+            self._drop(number)
+        else:
+            handle(channel, command)
+
+    def _open(self, number: int, command: Frame) -> None:
+        connection, most = self._connection, self._connection.channel_max
+        if not isinstance(command, commands.Channel.Open):
+            raise ConnectionException(ReplyCode.CHANNEL_ERROR, f"{command.name} on channel {number}, which is not open")
+        if number > most:
+            text = f"channel {number} is beyond the negotiated channel_max ({most})"
+            raise ConnectionException(ReplyCode.NOT_ALLOWED, text, *ids(command))
+        self.open[number] = ClientChannel(connection, connection.core.open_channel(number))
+        self._send(number, make(commands.Channel.OpenOk, channel_id=""))
+
+    def _send(self, number: int, command: Frame) -> None:
+        self._connection.core.write(encode_method(number, command))
+
+    # ------------------------------------------------------------ the end of one
+
+    def fail(self, number: int, code: int, text: str, class_id: int, method_id: int) -> None:
+        """Closes a channel for an error."""
+        log.info("%r: channel %d: %d %s", self._connection, number, code, text)
+        self._send(number, commands.Channel.Close(code, reply_text(code, text), class_id, method_id))
+        if self._late is not None:
+            self._late.append(number)
+        else:
+            self._release(number)
+
+    def _release(self, number: int) -> None:
+        """Messages it held go back now; its number stays in use until the peer's close-ok."""
+        connection, core = self._connection, self._connection.core
+        connection.broker.timeouts.forget(self.open[number])
+        queues = core.close_channel(number)
+        channel = core.open_channel(number)
+        channel.closing = True
+        self.open[number] = ClientChannel(connection, channel)
+        connection.broker.vhost.consumers_gone(queues)
+
+    def _while_closing(self, number: int, payload: bytes) -> None:
+        (index,) = _INDEX.unpack_from(payload)
+        if index == _CLOSE:
+            self._send(number, commands.Channel.CloseOk())
+        elif index == _CLOSE_OK:
+            self._drop(number)
+
+    def _drop(self, number: int) -> None:
+        broker = self._connection.broker
+        broker.timeouts.forget(self.open.pop(number))
+        broker.vhost.consumers_gone(self._connection.core.close_channel(number))
+
+    def drop_all(self) -> None:
+        """The connection is being closed.  In the middle of a commit they go when the socket does."""
+        if self._late is None:
+            for number in list(self.open):
+                self._drop(number)
+
+    def forget_all(self) -> None:
+        """The connection has ended: its core closes them."""
+        for channel in self.open.values():
+            self._connection.broker.timeouts.forget(channel)
+        self.open.clear()
+
+    @contextmanager
+    def failing_late(self) -> Iterator[None]:
+        """A commit walks over what a failed channel would give back: that channel is released after it."""
+        late: list[int] = []
+        self._late = late
+        try:
+            yield
+        finally:
+            self._late = None
+            for number in late:
+                self._release(number)
