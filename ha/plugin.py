@@ -201,7 +201,7 @@ class HaPlugin:
         state_file, state = load_state(needed_directory(host.data_dir), options.new_identity)
         env = ClusterEnvironment(host.loop, host.broker, host.reactor, dial, state_file)
         let_in(host, options)
-        host.broker.vhost.default_replicate = options.ha_replicate
+        host.broker.vhost.default_replicate, host.broker.vhost.clustered = options.ha_replicate, True
         host.broker.passive = True
         settings = node_settings(host.name, options, host.settings[LinkSettings])
         if settings.public_url:

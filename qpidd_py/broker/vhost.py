@@ -9,6 +9,7 @@ objects that are not replicated; replicated objects follow the log, and nothing 
 `VHost` decides; its `Configuration` holds the state, and its `RoutingTable` says where a message goes.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from qpidd_py.amqp.fields import encode_table
 from qpidd_py.broker.access import check_free, check_ours, check_source, find_exchange, refuse
 from qpidd_py.broker.arguments import (
     ALTERNATE,
+    QUEUE_TYPE,
     REPLICATE,
     check_exchange_arguments,
     check_level,
@@ -42,6 +44,9 @@ from qpidd_py.core.engine import Engine
 from qpidd_py.core.queue import Queue
 from qpidd_py.core.routes import Route
 from qpidd_py.errors import ConnectionException, InvariantError, ReplyCode
+from qpidd_py.logrules import Floods
+
+log = logging.getLogger(__name__)
 
 DELETIONS: Final = 100
 """Of idle queues, at most, in one tick."""
@@ -67,6 +72,8 @@ class VHost:
         self.exchanges: Mapping[str, Exchange] = self.configuration.exchanges
         self.queues: Mapping[str, DeclaredQueue] = self.configuration.queues
         self.default_replicate = "none"
+        self.clustered = False
+        self.floods = Floods(log)
         self.failover_bound: Callable[[DeclaredQueue], None] | None = None
         """Called when a queue was bound to `amq.failover`."""
         self._exclusive: dict[object, dict[str, DeclaredQueue]] = {}  # by connection
@@ -123,7 +130,10 @@ class VHost:
         level = queue_level(arguments, exclusive, self.default_replicate)
         if arguments:
             flags = {"exclusive": exclusive, "transient": not durable, "auto-delete": auto_delete}
-            check_type(arguments, level, f"queue '{name}' in vhost '/'", **flags)
+            lonely = not self.clustered and REPLICATE not in arguments  # as a quorum queue of RabbitMQ's on one node
+            check_type(arguments, "all" if lonely else level, f"queue '{name}' in vhost '/'", **flags)
+            if lonely and arguments.get(QUEUE_TYPE) == "quorum":
+                self.floods.write(logging.WARNING, "quorum queue without a cluster, the only copy: %.100r", name)
         user = str(getattr(connection, "user", ""))
         check_queues(self.limits, name, user, len(self.queues), self.configuration.queues_of)
         operation = queue_operation(name, 0, durable, exclusive, auto_delete, {**arguments, REPLICATE: level}, user)
@@ -316,6 +326,7 @@ class VHost:
     def tick(self, now: float) -> None:
         """Deletes queues that were idle for their time limit; `now` in seconds.  One with a consumer is looked at again
         when that has gone."""
+        self.floods.tick(now)
         for queue in self._used:
             self.idle.set(queue, now + (queue.expires or OWNER_TIME))
         self._used.clear()

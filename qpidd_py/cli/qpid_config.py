@@ -178,10 +178,18 @@ class Tool:
         arguments = {**common_arguments(self._options), **limit_arguments(self._options)}
         declare = with_fields(commands.Queue.Declare(), queue=name, durable=self._options.durable, arguments=arguments)
         code = self._call(declare)
+        if arguments.get("x-queue-type") == "quorum":
+            self._warn_of_one_copy(name)
         if self._options.start_replica:
             with ManagementSocket(self._target, self._deadline) as broker:
                 broker.request("ha.replicate", {"broker": self._options.start_replica, "queue": name})
         return code
+
+    def _warn_of_one_copy(self, name: str) -> None:
+        with ManagementSocket(self._target, self._deadline) as broker:
+            clustered = broker.request("broker.info").get("clustered", True)
+        if not clustered:
+            print(f"Warning: quorum queue {name!r}: the broker has no cluster, this is the only copy", file=sys.stderr)
 
     def _delete(self, what: str, name: str) -> int:
         """A broker accepts the deletion of a missing object; on the command line it is an error, probably a wrong

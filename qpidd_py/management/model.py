@@ -144,6 +144,7 @@ class Management:
             "pid": os.getpid(),
             "backup": self.broker.passive,
             "ha": self.broker.hooks is not None,
+            "clustered": self.broker.vhost.clustered,
             "epoch": engine.epoch,
             "position": engine.position,
             "safe": engine.safe,

@@ -36,11 +36,27 @@ def test_each_is_named_in_a_channel_error(name: str) -> None:
 
 def test_a_quorum_queue_is_one_that_is_replicated() -> None:
     peer = Peer(Broker())
+    peer.broker.vhost.clustered = True
     peer.open_channel()
     quorum: dict[str, Any] = {"x-queue-type": "quorum", "qpid.replicate": "all"}
     assert isinstance(peer.call(1, Queue.Declare(queue="safe", durable=True, arguments=quorum)), Queue.DeclareOk)
     close = peer.call(1, Queue.Declare(queue="q", durable=True, arguments={"x-queue-type": "quorum"}))
     assert close.reply_code == 406 and "'quorum' needs 'qpid.replicate' all, found none" in close.reply_text
+
+
+def test_without_a_cluster_a_quorum_queue_is_taken_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """A program of RabbitMQ's runs on a developer's machine."""
+    peer = Peer(Broker())
+    peer.open_channel()
+    quorum = {"x-queue-type": "quorum"}
+    for number in range(100):
+        answer = peer.call(1, Queue.Declare(queue=f"q{number}", durable=True, arguments=quorum))
+        assert isinstance(answer, Queue.DeclareOk)
+    assert isinstance(peer.call(1, Queue.Declare(queue="q0", durable=True, arguments=quorum)), Queue.DeclareOk)
+    said = [record.getMessage() for record in caplog.records if "quorum" in record.getMessage()]
+    assert said[0] == "quorum queue without a cluster, the only copy: 'q0'" and len(said) == 20
+    close = peer.call(1, Queue.Declare(queue="q", durable=False, arguments=quorum))
+    assert close.reply_code == 406 and "'transient'" in close.reply_text
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,14 @@ def test_add_queue_with_everything(config, server):
     }
 
 
+@pytest.mark.parametrize("clustered", [False, True])
+def test_add_queue_of_type_quorum_warns_without_a_cluster(server, capsys, clustered):
+    server.broker.vhost.clustered, server.broker.vhost.default_replicate = clustered, "all"
+    assert main(["add", "queue", "q", "--durable", "--argument", "x-queue-type=quorum", "-b", server.address]) == 0
+    said = "Warning: quorum queue 'q': the broker has no cluster, this is the only copy\n"
+    assert capsys.readouterr() == ("", "" if clustered else said)
+
+
 @pytest.mark.parametrize(
     ("words", "overflow"),
     [
