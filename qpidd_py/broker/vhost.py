@@ -11,6 +11,7 @@ objects that are not replicated; replicated objects follow the log, and nothing 
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from qpidd_py.amqp.fields import encode_table
@@ -79,6 +80,7 @@ class VHost:
         self._exclusive: dict[object, dict[str, DeclaredQueue]] = {}  # by connection
         self.idle: Deadlines[DeclaredQueue] = Deadlines()  # when a queue has been idle for its time limit
         self._used: dict[DeclaredQueue, None] = {}  # queues with a time limit that begins with the next tick
+        self._leaving: dict[DeclaredQueue, bool] = {}  # queues that are looked at again, and whether to delete them
 
     def _log(self, operation: Operation) -> tuple[int, bytes]:
         if self.engine.passive:
@@ -184,6 +186,8 @@ class VHost:
         first_difference(what, {REPLICATE: arguments.get(REPLICATE, queue.level)}, {REPLICATE: queue.level})
         if returns:
             self._own(queue, connection)
+        if queue in self._leaving:
+            self._leaving[queue] = False
         self.used(queue)
         return queue, self._unchanged(queue.position)
 
@@ -196,14 +200,14 @@ class VHost:
         check_free(queue)
         if if_unused and queue.core.consumer_count:
             raise refuse(ReplyCode.PRECONDITION_FAILED, f"queue '{name}' in vhost '/' in use")
-        if queue.alternate is not None and self.engine.pool.rotten and queue.core.rotten():
-            text = f"queue '{name}' in vhost '/' has messages that cannot be read, and an alternate exchange"
-            raise refuse(ReplyCode.RESOURCE_ERROR, text)
-        self.engine.settle(queue.core)
+        settled = self.engine.settle(queue.core)
         if if_empty and queue.core.ready:
             raise refuse(ReplyCode.PRECONDITION_FAILED, f"queue '{name}' in vhost '/' not empty")
         count = queue.core.ready
-        self.remove_queue(queue)
+        if not settled or not self._sent_on(queue):
+            text = f"queue '{name}' in vhost '/' has messages that cannot be read, and have to be sent on"
+            raise refuse(ReplyCode.RESOURCE_ERROR, text)
+        self._drop_queue(queue)
         return count, self.engine.changed if queue.position else 0
 
     def deletable_queue(self, connection: object, name: str, if_unused: bool, if_empty: bool) -> DeclaredQueue | None:
@@ -213,16 +217,33 @@ class VHost:
         queue = self.find_queue(name, connection)
         check_free(queue)
         in_use = if_unused and queue.core.consumer_count
-        return None if in_use or queue.alternate is not None else queue
+        return None if in_use or queue.alternate is not None or queue.core.stuck else queue
 
     def remove_queue(self, queue: DeclaredQueue) -> None:
-        """Deletes unconditionally, and with it auto-delete exchanges that lose their last binding.
+        """The broker's own decision: deletes the queue, and with it auto-delete exchanges that lose their last binding.
 
-        Remaining messages go to its alternate exchange first, each in the batch that removes it from here."""
-        if queue.alternate is not None:
-            self.engine.drain(queue.core, self.routing.router(queue.alternate, queue.core))
+        Remaining messages go to its alternate exchange first, each in the batch that removes it from here.  While one
+        has to be read first, or cannot be read, the queue stays, and somebody who uses it meanwhile keeps it."""
+        looked_at_again = queue in self._leaving
+        self._leaving[queue] = True
+        if not looked_at_again and self._sent_on(queue, partial(self._look_again, queue)):
+            self._drop_queue(queue)
+
+    def _sent_on(self, queue: DeclaredQueue, waiter: Callable[[], None] | None = None) -> bool:
+        """Whether nothing is left in a queue that has to be sent on before it is deleted (`Engine.drain`)."""
+        if queue.alternate is None:
+            return self.engine.settle(queue.core, waiter)
+        return self.engine.drain(queue.core, self.routing.router(queue.alternate, queue.core), waiter)
+
+    def _look_again(self, queue: DeclaredQueue) -> None:
+        """A queue that was to be deleted could not be.  On a former primary the new one decides."""
+        leaves = self._leaving.pop(queue, False)
+        if not leaves or queue.core.consumer_count or (self.engine.passive and queue.position):
+            self.used(queue)
         else:
-            self.engine.settle(queue.core)
+            self.remove_queue(queue)
+
+    def _drop_queue(self, queue: DeclaredQueue) -> None:
         if queue.position:
             self._log({"op": "queue.delete", "name": queue.name, "number": queue.number})
         sources = {binding.source for binding in self.configuration.incoming(queue)}
@@ -259,6 +280,7 @@ class VHost:
 
     def queue_dropped(self, queue: DeclaredQueue, cancelled: Cancelled) -> None:
         """Tells its consumers."""
+        self._leaving.pop(queue, None)
         self.idle.drop(queue)
         self._used.pop(queue, None)
         if queue.owner is not None:

@@ -39,7 +39,7 @@ from qpidd_py.core.connection cimport DEAD, MAX_STASH, Connection
 from qpidd_py.core.deadlines cimport Deadlines
 from qpidd_py.core.departures cimport log_delivered, log_delivered_of, log_dequeues
 from qpidd_py.core.expiry cimport after, look_at
-from qpidd_py.core.letters cimport move_messages, put, send_letters_of
+from qpidd_py.core.letters cimport give_up_stuck, is_stuck, move_messages, put, send_letters_of, waits_for_any
 from qpidd_py.core.paging cimport forget_waiters
 from qpidd_py.core.properties cimport Peeked, peek_properties
 from qpidd_py.core.pump cimport enforce
@@ -148,9 +148,10 @@ cdef class Engine:
 
     def purge_some(self, Queue queue, uint64_t last, str reason="purged"):
         """Drops what is ready, of the messages up to `last`, as far as the slice goes: how many, and whether that was all.
+        A purge drops dead letters that cannot be read, too.
         Each slice is in the log of its own turn: a fail-over between two keeps the rest."""
         cdef Queue level
-        cdef uint64_t count = 0
+        cdef uint64_t count = give_up_stuck(self, queue, reason) if reason == "purged" else 0
         cdef int64_t index
         for level in queue.levels or (queue,):
             index = level.first_ready()
@@ -292,26 +293,36 @@ cdef class Engine:
         """Moves up to `limit` of the messages that are ready now, in order; answers how many.
 
         `route(exchange, routing key, header)` says where to, as a Route (without queues: the message goes for good), or
-        None to end it here; a full queue that refuses it ends it, too.  Each leaves in the batch that has its copy."""
-        return move_messages(self, queue, limit, route, True)
+        None to end it here; a full queue that refuses it ends it, too, and so does a message that is not in memory
+        (`paging.soon`).  Each leaves in the batch that has its copy."""
+        return move_messages(self, queue, limit, route, True, True, None)
 
-    def drain(self, Queue queue, route):
+    def drain(self, Queue queue, route, waiter=None):
         """As `move` for all that is in a queue which is about to be deleted, handed out or not; its dead letters are
-        sent, too.  What a full queue refuses is gone."""
-        cdef uint64_t barrier = queue.barrier
+        sent, too.  What a full queue refuses is gone.  False when the queue has to stay for now, with something that has
+        to be read first (`waiter` is called when it is worth another attempt; without one it is read at once), or cannot
+        be read.  What is in memory or in front of that is sent on meanwhile; what clients hold stays theirs."""
+        cdef uint64_t barrier
+        if self.pool.paged:
+            move_messages(self, queue, UNLIMITED, route, False, waiter is not None, waiter)
+            if queue.ready or waits_for_any(self, queue, waiter):
+                return False
+        barrier = queue.barrier
         send_letters_of(self, queue)
         log_dequeues(self)
         queue.reset()
         if barrier != UNLIMITED:
             queue.hold_from(barrier)
         queue.loose = True
-        count = move_messages(self, queue, UNLIMITED, route, False)
+        move_messages(self, queue, UNLIMITED, route, False, False, None)
         send_letters_of(self, queue)
-        return count
+        return True
 
-    def settle(self, Queue queue):
-        """Sends the dead letters of a queue which is about to be deleted."""
+    def settle(self, Queue queue, waiter=None):
+        """Sends the dead letters of a queue which is about to be deleted.  False when it has to stay, since one cannot
+        be read; `waiter` as for `drain`."""
         send_letters_of(self, queue)
+        return not is_stuck(queue, waiter)
 
     # ---------------------------------------------------------------- messages out
 

@@ -10,8 +10,11 @@ cdef enum:
 
 cdef size_t send_letters(Engine engine, size_t most) except? 0
 cdef int send_letters_of(Engine engine, Queue queue) except -1
+cdef bint waits_for_any(Engine engine, Queue queue, waiter) except -1
+cdef bint is_stuck(Queue queue, waiter) except -1
+cdef uint64_t give_up_stuck(Engine engine, Queue queue, str reason) except? 0
 cdef uint64_t put(Engine engine, Route route, bytes exchange, bytes routing_key, bytes header, bytes body) except? 0
 cdef bint refuses(Engine engine, Queue queue, uint64_t count, size_t octets) except -1
 cdef Route admitting(Engine engine, Route route, const uint8_t* exrk, const uint8_t* header, size_t header_size,
                      const uint8_t* body, size_t body_size)
-cdef uint64_t move_messages(Engine engine, Queue queue, uint64_t limit, route, bint careful) except? 0
+cdef uint64_t move_messages(Engine engine, Queue queue, uint64_t limit, route, bint careful, bint soon, waiter) except? 0

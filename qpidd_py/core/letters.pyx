@@ -7,14 +7,13 @@ of a turn, so many in each turn, which asks for the next one.  So there is no re
 stops the broker. `Queue.dead_letter(reason, exchange, routing key, header, body)` answers (Route, exchange, routing
 key, header) of what to publish, or None to drop the message.  The copy and the removal stand in one batch of the log:
 after a fail-over the message is in its queue or where it was sent to, never in both, never in none.  A backup applies
-both and decides nothing. A role change empties `letters`: the messages are still in their queues. What a full queue
+both and decides nothing. A role change empties `letters`: the messages are still in their queues.  So they are, noted as
+`Queue.stuck`, when they cannot be read. What a full queue
 refuses (x-overflow reject-publish-dlx) is noted in `Engine.refused` with its content, for it is nowhere else.  If it
 is itself the copy of a letter, it is sent on in the same batch: `refused` is empty when `transfer` ends.  A letter for
 which there is no memory waits for a later turn, and all wait for one whose message must be read from the page file.
 """
 from collections import deque
-from contextlib import suppress
-
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t
 
@@ -24,7 +23,7 @@ from qpidd_py.core.expiry cimport expire_queue
 from qpidd_py.core.paging cimport at_hand
 from qpidd_py.core.pump cimport pump, take_and_drop
 from qpidd_py.core.ranges cimport ranges_room
-from qpidd_py.core.ring cimport ENTRY_TIMED, Entry, content_of, record_of, ring_at
+from qpidd_py.core.ring cimport ENTRY_TIMED, GONE, Entry, content_of, record_of, ring_at
 from qpidd_py.core.wire cimport le64
 
 from qpidd_py.errors import InvariantError, PageError
@@ -51,11 +50,13 @@ cdef size_t send_letters(Engine engine, size_t most) except? 0:
 
 cdef bint readable(Engine engine, tuple note) except -1:
     """False when the letter's message is not in memory: all letters wait until it has been read.  One that cannot be
-    read is no letter any more: it stays where it is, as if it were handed out, until the role changes."""
+    read is no letter any more: it stays where it is, as if it were handed out, until the role changes or it is given up."""
     cdef Queue queue = note[0], level = note[1]
     cdef int64_t index = -1 if queue.deleted else level.locate(note[2], note[3])
     if index >= 0 and engine.pool.paged and not at_hand(level, index, engine):
         engine.letters_wait = not (<Segment>ring_at(&level.main, index).segment).rotten
+        if not engine.letters_wait:
+            queue.stuck.append((level, note[2]))
         return False
     return not engine.letters_wait
 
@@ -78,18 +79,69 @@ cdef size_t send_refused(Engine engine, size_t most) except? 0:
 
 
 cdef int send_letters_of(Engine engine, Queue queue) except -1:
-    """Sends the letters of one queue, before it is deleted; one that cannot be read goes with it."""
+    """Sends the letters of one queue, before it is deleted."""
     waiting = deque([letter for letter in engine.letters if letter[0] is queue])
     if waiting:
         engine.letters = deque([letter for letter in engine.letters if letter[0] is not queue])
     try:
         while waiting:
-            with suppress(PageError):
+            try:
                 send_letter(engine, waiting[0])
+            except PageError:
+                queue.stuck.append((waiting[0][1], waiting[0][2]))
             waiting.popleft()
     finally:
         engine.letters.extend(waiting)
     return 0
+
+
+cdef bint waits_for_any(Engine engine, Queue queue, waiter) except -1:
+    """Whether a queue that is to be deleted holds something that cannot be read, of what clients hold and of its letters;
+    `waiter` looks again then.  The rest is in memory after that."""
+    cdef Queue level
+    cdef uint64_t i
+    for level in queue.levels if queue.levels is not None else (queue,):
+        for i in range(level.main.head, level.main.tail):
+            if ring_at(&level.main, i).state != GONE and not at_once(level, i):
+                if waiter is not None:
+                    at_hand(level, i, waiter)
+                return True
+    return False
+
+
+cdef bint is_stuck(Queue queue, waiter) except -1:
+    """Whether it has letters that cannot be read; `waiter` looks again then."""
+    cdef Queue level
+    if queue.stuck and waiter is not None:
+        level, id = queue.stuck[0]
+        at_hand(level, level.locate(id, 0), waiter)
+    return bool(queue.stuck)
+
+
+cdef uint64_t give_up_stuck(Engine engine, Queue queue, str reason) except? 0:
+    """Drops the letters that cannot be read; how many."""
+    cdef Queue level
+    cdef int64_t index
+    cdef uint64_t count = 0
+    while queue.stuck:
+        level, id = queue.stuck.pop()
+        index = level.locate(id, 0)
+        if index < 0:
+            raise InvariantError(f"dead letter {id} is not in queue {queue.name}")
+        if engine.on_removed is not None:
+            engine.note_removal(queue, ring_at(&level.main, index), reason, False)
+        engine.dequeue(level, index)
+        count += 1
+    return count
+
+
+cdef bint at_once(Queue level, uint64_t index) except -1:
+    """False when it cannot be read."""
+    try:
+        record_of(ring_at(&level.main, index))
+    except PageError:
+        return False
+    return True
 
 
 cdef int send_letter(Engine engine, tuple note) except -1:
@@ -192,9 +244,9 @@ cdef Route admitting(Engine engine, Route route, const uint8_t* exrk, const uint
     return rest
 
 
-cdef uint64_t move_messages(Engine engine, Queue queue, uint64_t limit, route, bint careful) except? 0:
+cdef uint64_t move_messages(Engine engine, Queue queue, uint64_t limit, route, bint careful, bint soon, waiter) except? 0:
     """See Engine.move; `careful`: no message is lost to a full queue.  What comes back to the queue is not moved
-    again."""
+    again.  Ends at a message that cannot be read; `soon`: also at one that is not in memory, and `waiter` goes on."""
     cdef uint64_t moved = 0, last = engine.sequence
     cdef int64_t index
     cdef Queue level
@@ -203,6 +255,8 @@ cdef uint64_t move_messages(Engine engine, Queue queue, uint64_t limit, route, b
             index = level.first_ready()
             if index < 0 or ring_at(&level.main, index).id > last:
                 break
+            if not (at_hand(level, index, waiter) if soon else at_once(level, index)):
+                return moved
             if level.timed and level.expired(index, engine.now):
                 take_and_drop(engine, queue, level, index, "expired")
                 continue

@@ -11,7 +11,7 @@ Theory.  Queue entries stay in memory, with all that takes, settles, counts and 
 record needs its segment.  No turn waits for a disk: who needs a record asks `at_hand` first (or `soon`, from Python), which asks
 another thread for what is missing and for the segments behind it, and does without it until it has arrived (`want`).
 `record_of` is the one way to a record.  What nobody has asked for it reads back at once (names of removals for the event log, the messages of a
-queue that is deleted and has an alternate exchange, the start of a broker), so a place that was forgotten here would be slow, not wrong; `at_once` counts them.
+queue with an alternate exchange that a client deletes, the start of a broker), so a place that was forgotten here would be slow, not wrong; `at_once` counts them.
 
 Who leaves.  A segment that a writer has left, that no batch refers to which a link or the journal may still read, and
 that is not about to be swept.  The youngest go first, because queues need the oldest next; some very young ones stay,
@@ -26,9 +26,10 @@ Rot.  A segment that does not come back as it was written, or not at all, is rot
 lost, and that they wait is not.  They keep their places.  Who waits for one waits on: a queue hands nothing out beyond
 it, a `basic.get` has no answer, the difference for a backup, a carry of the journal and a copy of a queue end before it
 (`look_again` shows them what has left since).  A dead letter stays in its queue as if it were handed out, and the other letters
-go on.  `soon` raises RotError, so that a request says why it has no answer.  Nobody asks for the segment again.  Purge and
-limits need no record, so they remove such a message as any other.  What was not asked for and must have the record now gets
-PageError, which ends the process (names of removals do without).
+go on.  A queue that has to send one on before it is deleted stays (`Engine.drain`, `settle`).  `soon` raises RotError, so
+that a request says why it has no answer.  Nobody asks for the segment again.  Purge and limits need no record, so they
+remove such a message as any other.  What is read at once and must be there raises PageError, which ends the process: no
+path is known on which it still can.
 
 No I/O here: `leave` and `next_read` answer pages, buffers for the thread of the owner, which reports `left`, `stay`
 or `arrived`.

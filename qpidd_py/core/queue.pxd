@@ -56,6 +56,7 @@ cdef class Queue:
     cdef bint delivery_noted
     cdef bint loose                         # was emptied to be deleted: who was handed a message may not have it any more
     cdef bint touched                       # has entries in `gone`
+    cdef readonly list stuck                # (level, id) of dead letters that cannot be read; not of a level
     cdef list consumers
     cdef public bint single                 # only one consumer at a time gets messages
     cdef object chosen                      # this one; None without consumers

@@ -29,6 +29,7 @@ class Queue:
     most_returns: int
     dead_letter: Callable[[str, _octets, _octets, _octets, _octets], _Letter | None] | None
     levels: list[Queue] | None
+    stuck: list[tuple[Queue, int]]
     def add_levels(self, highest: int) -> None: ...
     def count_returns(self, most: int = ...) -> None: ...
     @property

@@ -48,6 +48,7 @@ cdef class Queue:
         self.consumers = []
         self.max_count = self.max_bytes = self.ttl = self.barrier = self.look_at = self.most_returns = UNLIMITED
         self.barriers = []
+        self.stuck = []
 
     def __dealloc__(self):
         ring_free(&self.main)
@@ -408,6 +409,7 @@ cdef class Queue:
         self.gone.count = self.recounted.count = 0
         self.recount_noted = False
         self.barriers = []
+        self.stuck = []
         self.barrier = UNLIMITED
         self.touched = self.dirty = False
         self.next = self.main.head

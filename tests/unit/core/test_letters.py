@@ -298,7 +298,7 @@ class TestMove:
         client.turn()
         client.send(Basic.Ack(1))
         prefixes.seen.discard(b"0")
-        assert engine.drain(source, lambda *_: Route([target])) == 5
+        assert engine.drain(source, lambda *_: Route([target])) and target.ready == 5
         engine.delete_queue(source)
         client.send(Basic.Ack(4, multiple=True))
         client.turn()

@@ -114,7 +114,7 @@ def test_a_queue_whose_messages_cannot_be_sent_on_is_not_deleted(site: RottenSit
     for queue in list(vhost.queues.values()):
         list(zip(range(3), in_memory(queue.core, 0), strict=False))
     site.come()
-    with pytest.raises(AmqpError, match="has messages that cannot be read, and an alternate exchange") as refused:
+    with pytest.raises(AmqpError, match="has messages that cannot be read, and have to be sent on") as refused:
         vhost.delete_queue(None, "kept", False, False)
     assert refused.value.reply_code == ReplyCode.RESOURCE_ERROR and "kept" in vhost.queues
     vhost.delete_queue(None, "plain", False, False)
