@@ -175,7 +175,7 @@ class Salvager:
 
     def _messages(self, queue: Queue, low: int, high: int) -> Iterator[Record | None]:
         while True:
-            if not soon(queue, low - 1, self._go_on):
+            if not soon(queue, low - 1, self._go_on, high):
                 yield None
                 continue
             if not (found := queue.read(low, high, READ)):

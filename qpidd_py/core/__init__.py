@@ -10,7 +10,7 @@ from qpidd_py.core.catchup import Catchup
 from qpidd_py.core.channel import Channel, Consumer
 from qpidd_py.core.connection import Connection
 from qpidd_py.core.engine import Engine
-from qpidd_py.core.paging import Paging, soon
+from qpidd_py.core.paging import Paging, ready_soon, soon
 from qpidd_py.core.queue import Queue
 from qpidd_py.core.ranges import decode_ids, encode_ids
 from qpidd_py.core.reactor import Reactor
@@ -37,6 +37,7 @@ __all__ = [
     "encode_ids",
     "frame_length",
     "link_frame",
+    "ready_soon",
     "records",
     "scan",
     "soon",

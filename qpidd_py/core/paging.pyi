@@ -6,7 +6,8 @@ from qpidd_py.core.batch import Page
 from qpidd_py.core.engine import Engine
 from qpidd_py.core.queue import Queue
 
-def soon(queue: Queue, after: int, call: Callable[[], None], limit: int = 1) -> bool: ...
+def soon(queue: Queue, after: int, call: Callable[[], None], last: int = ...) -> bool: ...
+def ready_soon(queue: Queue, call: Callable[[], None]) -> bool: ...
 
 class Paging:
     on_wanted: Callable[[], None] | None

@@ -37,9 +37,10 @@ or `arrived`.
 import weakref
 from collections import deque
 
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from qpidd_py.core.expiry cimport look_at
+from qpidd_py.core.queue cimport UNLIMITED
 from qpidd_py.core.ring cimport GONE, Entry, ring_after, ring_at
 
 from qpidd_py.errors import RotError
@@ -248,21 +249,29 @@ cdef bint at_hand(Queue level, uint64_t index, waiter) except -1:
     return segment.data != NULL
 
 
-def soon(Queue queue, uint64_t after, call, size_t limit=1):
-    """False when one of the next `limit` messages behind the id `after` is not in memory: it is read, and `call` is
-    called then.  With levels those of each.  Raises RotError when one cannot be read."""
+def soon(Queue queue, uint64_t after, call, uint64_t last=UNLIMITED):
+    """False when the next message behind the id `after`, up to `last`, is not in memory: it is read, and `call` is called
+    then, which has to take it at once: at the limit of the memory it has left again after that.  With levels that of
+    each.  Raises RotError when it cannot be read."""
     cdef Queue level
     cdef uint64_t index
-    cdef size_t left
     for level in queue.levels if queue.levels is not None else (queue,):
-        left = limit
         index = ring_after(&level.main, after)
-        while index < level.main.tail and left:
-            if ring_at(&level.main, index).state != GONE:
-                if (<Segment>ring_at(&level.main, index).segment).rotten:
-                    raise RotError(f"a message of queue {queue.name} cannot be read back from the page file")
-                if not at_hand(level, index, call):
-                    return False
-                left -= 1
+        while index < level.main.tail and ring_at(&level.main, index).state == GONE:
             index += 1
+        if index < level.main.tail and ring_at(&level.main, index).id <= last and not readable(level, index, call):
+            return False
     return True
+
+
+def ready_soon(Queue queue, call):
+    """As `soon`, for the message that is handed out or moved next."""
+    cdef Queue level = queue.head()
+    cdef int64_t index = level.first_ready()
+    return index < 0 or bool(readable(level, index, call))
+
+
+cdef bint readable(Queue level, uint64_t index, call) except -1:
+    if (<Segment>ring_at(&level.main, index).segment).rotten:
+        raise RotError(f"a message of queue {level.name} cannot be read back from the page file")
+    return at_hand(level, index, call)

@@ -564,23 +564,22 @@ cdef class Queue:
                 found.append((e.id, bool(e.flags & ENTRY_REDELIVERED)) + content_of(e))
         return found
 
-    def glance(self, size_t limit, size_t cut, size_t octets):
-        """As `peek`, with at most `cut` octets of each body and the size of the whole one behind it; ends when headers
-        and bodies come to `octets`."""
+    def glance(self, uint64_t after, size_t limit, size_t cut, size_t octets):
+        """As `peek`, for messages behind the id `after` of a queue without levels, with at most `cut` octets of each body
+        and the size of the whole one behind it.  Ends when headers and bodies come to `octets`, and before one that is
+        not in memory, if it is not the first (`paging.soon`)."""
         cdef uint64_t i
         cdef Entry* e
-        cdef Queue level
         cdef size_t taken = 0
         found = []
-        for level in reversed(self.levels) if self.levels is not None else (self,):
-            for i in range(level.main.head, level.main.tail):
-                e = ring_at(&level.main, i)
-                if e.state != GONE:
-                    if len(found) == limit or taken >= octets:
-                        return found
-                    content = content_of(e, cut)
-                    found.append((e.id, bool(e.flags & ENTRY_REDELIVERED), *content, body_of(record_of(e))))
-                    taken += len(content[2]) + len(content[3])
+        for i in range(ring_after(&self.main, after), self.main.tail):
+            e = ring_at(&self.main, i)
+            if e.state != GONE:
+                if len(found) == limit or taken >= octets or (found and (<Segment>e.segment).data == NULL):
+                    break
+                content = content_of(e, cut)
+                found.append((e.id, bool(e.flags & ENTRY_REDELIVERED), *content, body_of(record_of(e))))
+                taken += len(content[2]) + len(content[3])
         return found
 
     def read(self, uint64_t low, uint64_t high, size_t limit, size_t octets=NO_LIMIT):

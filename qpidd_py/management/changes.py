@@ -14,7 +14,7 @@ from typing import Final
 
 from qpidd_py.broker.broker import Broker
 from qpidd_py.errors import AmqpError
-from qpidd_py.management.patience import in_memory
+from qpidd_py.management.patience import Reading, ready_in_memory
 from qpidd_py.management.request import Json, RequestError, flag, text
 
 SLICE: Final = 2048
@@ -31,7 +31,7 @@ class Changes:
             "queue.delete": self._delete,
         }
 
-    def move(self, arguments: Json) -> Generator[bool, None, tuple[Json, int]]:
+    def move(self, arguments: Json) -> Generator[Reading | None, None, tuple[Json, int]]:
         """A slice with each step.  Raises RequestError, AmqpError."""
         target, exchange = text(arguments, "target", ""), text(arguments, "exchange", "")
         if bool(target) == bool(exchange):
@@ -42,19 +42,22 @@ class Changes:
         vhost, source, moved = self._broker.vhost, text(arguments, "source"), 0
         left = min(limit, max(1, vhost.queues[source].core.ready if source in vhost.queues else 1))
         while True:
+            some, waited = 0, False
             try:
-                if source in vhost.queues:
-                    yield from in_memory(vhost.queues[source].core, 0, min(left, SLICE))
                 some = vhost.move_messages(None, source, min(left, SLICE), target, exchange)
+                moved, left = moved + some, left - some
+                for reading in ready_in_memory(vhost.queues[source].core) if left else ():
+                    waited = True
+                    yield reading
             except (AmqpError, RequestError) as error:
                 if moved:
                     why = error.reply_text if isinstance(error, AmqpError) else str(error)
                     raise RequestError(f"{why}; {moved} messages were moved before") from error
                 raise
-            moved, left = moved + some, left - some
-            if some < SLICE or not left:
+            if not left or not (some or waited):
                 return {"moved": moved}, vhost.sealed()
-            yield False
+            if not waited:
+                yield None
 
     def _purge(self, arguments: Json) -> tuple[Json, int]:
         vhost = self._broker.vhost

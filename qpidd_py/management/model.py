@@ -36,7 +36,7 @@ from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.core.queue import Queue
 from qpidd_py.errors import AmqpError, ReplyCode
 from qpidd_py.management.changes import Changes
-from qpidd_py.management.patience import in_memory
+from qpidd_py.management.patience import Reading, in_memory
 from qpidd_py.management.request import Json, Reply, RequestError, text
 from qpidd_py.management.shown import (
     PEEK_BODY,
@@ -164,7 +164,7 @@ class Management:
         queues = self.broker.vhost.queues
         return (show_queue(queue) for queue in _sorted(queues.values(), lambda each: each.name))
 
-    def _queue_peek(self, arguments: Json, asker: ClientConnection | None) -> Generator[bool, None, list[Json]]:
+    def _queue_peek(self, arguments: Json, asker: ClientConnection | None) -> Generator[Reading, None, list[Json]]:
         name, limit = arguments.get("queue"), arguments.get("limit", 10)
         if not isinstance(name, str) or name not in self.broker.vhost.queues:
             raise RequestError(f"no queue {name!r}")
@@ -177,8 +177,7 @@ class Management:
         if "after" in arguments:
             after = _position(arguments["after"])
             return (yield from _browse(core, after if after <= self.broker.engine.sequence else 0, limit))
-        yield from in_memory(core, 0, limit)
-        return [show_message(*message) for message in core.glance(limit, PEEK_BODY, BROWSE_OCTETS)]
+        return (yield from _glance(core, limit))
 
     def _session_close(self, arguments: Json, asker: ClientConnection | None) -> Json:
         number, reason = arguments.get("number"), text(arguments, "reason", "closed by an administrator")
@@ -245,7 +244,24 @@ def _position(after: Any) -> int:
     return after
 
 
-def _browse(core: Queue, after: int, limit: int) -> Generator[bool, None, list[Json]]:
+def _glance(core: Queue, limit: int) -> Generator[Reading, None, list[Json]]:
+    """What is in memory at a time, again and again."""
+    shown: list[Json] = []
+    room = BROWSE_OCTETS
+    for level in reversed(core.levels or [core]):
+        after = 0
+        while len(shown) < limit and room > 0:
+            yield from in_memory(level, after)
+            found = level.glance(after, limit - len(shown), PEEK_BODY, room)
+            if not found:
+                break
+            shown += [show_message(*message) for message in found]
+            room -= sum(len(header) + len(body) for *_, header, body, _ in found)
+            after = found[-1][0]
+    return shown
+
+
+def _browse(core: Queue, after: int, limit: int) -> Generator[Reading, None, list[Json]]:
     """In slices, so that a long queue of large messages is not copied and then cut off."""
     shown: list[Json] = []
     room = BROWSE_OCTETS

@@ -1,4 +1,4 @@
-"""Requests that wait for the page file are looked at again after a pause, however many there are."""
+"""Requests that wait for the page file cost nothing meanwhile, however many there are."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from qpidd_py.management.turns import AGAIN, AT_ONCE, Turns
+from qpidd_py.management.patience import Reading
+from qpidd_py.management.turns import AGAIN, AT_ONCE, BACKLOG, Turns
 
 
 class Loop:
@@ -51,30 +52,72 @@ class _Key:
 
 @pytest.mark.parametrize("waiting", [1, 2, AT_ONCE + 2])
 def test_who_waits_for_a_disk_costs_no_turns(waiting: int) -> None:
-    loop, looks, come = Loop(), [0], False
+    loop, steps = Loop(), list[Reading]()
 
-    def request() -> Iterator[bool]:
-        while not come:
-            looks[0] += 1
-            yield True
+    def request() -> Iterator[Reading]:
+        for _ in range(2):
+            steps.append(Reading())
+            yield steps[-1]
 
     channels = [channel_of() for _ in range(waiting)]
     for channel in channels:
         loop.turns.add(channel, request())
     loop.run(1000)
-    assert loop.now > 1000 / (waiting + 2) * AGAIN
-    assert waiting < looks[0] <= waiting * (2 + loop.now / AGAIN)
+    assert loop.now > (1000 - waiting - 1) * AGAIN - 1e-6 and len(steps) == waiting
+    for number, reading in enumerate(steps[:waiting]):
+        reading()
+        assert len(steps) == waiting + number + 1, "the next step is made in that call"
+        reading()
+    assert len(steps) == 2 * waiting, "once"
+    for reading in steps[waiting:]:
+        reading()
+    loop.run(1000)
+    assert loop.pauses[-1] == 0.0 or loop.pauses[-1] == AGAIN
+    assert not loop.turns._asleep and not loop.turns._waiting and not loop.turns._served
+
+
+def test_who_does_not_read_its_answers_gets_no_further_one() -> None:
+    """Also when its page has come: it is read again when there is room."""
+    loop, steps = Loop(), list[Reading]()
+
+    def request() -> Iterator[Reading]:
+        while len(steps) < 2:
+            steps.append(Reading())
+            yield steps[-1]
+
+    channel = channel_of()
+    loop.turns.add(channel, request())
+    loop.run(3)
+    channel.connection.core.backlog = BACKLOG + 1
+    steps[0]()
+    loop.run(3)
+    assert len(steps) == 1
+    channel.connection.core.backlog = BACKLOG
+    loop.run(3)
+    assert len(steps) == 2
+
+
+def test_one_that_has_ended_is_forgotten_while_the_disk_hangs() -> None:
+    loop, reading = Loop(), Reading()
+    channel = channel_of()
+    loop.turns.add(channel, iter([reading]))
+    loop.run(3)
+    channel.connection.opened = False
+    loop.run(5)
+    assert not loop.turns._asleep and not loop.turns._waiting and not loop.turns._served
+    reading()
+    assert not loop.turns._served
 
 
 def test_others_are_answered_meanwhile() -> None:
     loop, done = Loop(), []
 
-    def waits() -> Iterator[bool]:
+    def waits() -> Iterator[Reading]:
         while len(done) < 20:
-            yield True
+            yield Reading()
 
-    def works() -> Iterator[bool]:
-        yield False
+    def works() -> Iterator[None]:
+        yield None
         done.append(loop.now)
 
     for _ in range(AT_ONCE + 2):

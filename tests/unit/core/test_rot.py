@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qpidd_py.core import Catchup, Engine, Queue, Route, decode_ids, soon
+from qpidd_py.core import Catchup, Engine, Queue, Route, decode_ids, ready_soon, soon
 from qpidd_py.errors import PageError, RotError
 from tests.support.memory import MemoryClient, deliveries
 from tests.support.paged import MemoryPages
@@ -206,7 +206,7 @@ def test_dropped_messages_come_back_by_a_difference() -> None:
         broker.engine.apply_slice(records)
     broker.engine.merge(1)
     assert broker.queue.held() == whole.queue.held()
-    while not soon(broker.queue, 0, lambda: None, 21):
+    while not soon(broker.queue, 0, lambda: None):
         broker.pages.arrive()
     assert bodies(broker.queue) == bodies(whole.queue)
     broker.queue.check()
@@ -214,3 +214,39 @@ def test_dropped_messages_come_back_by_a_difference() -> None:
 
 def bodies(queue: Queue) -> list[bytes]:
     return [message[5] for message in queue.peek(100)]
+
+
+def test_what_is_behind_the_last_one_is_not_waited_for() -> None:
+    broker = Broker()
+    broker.find()
+    broker.pages.everything()
+    first, *_ = decode_ids(broker.queue.held())
+    rotten = decode_ids(broker.queue.rotten())[0]
+    assert rotten[0] == first[0], "it begins with them"
+    with pytest.raises(RotError):
+        soon(broker.queue, 0, lambda: None, first[0])
+    assert soon(broker.queue, 0, lambda: None, first[0] - 1)
+    assert not soon(broker.queue, rotten[1], lambda: None) and soon(broker.queue, rotten[1], lambda: None, rotten[1])
+
+
+def test_the_next_ready_message_is_that_behind_those_which_clients_hold() -> None:
+    broker = Broker()
+    broker.client.channel.consume(broker.queue, "c", False, EACH)
+    broker.read()
+    broker.client.channel.cancel("c")
+    assert broker.queue.unacked == EACH
+    broker.find()
+    broker.pages.everything()
+    called: list[None] = []
+    assert not ready_soon(broker.queue, lambda: called.append(None))
+    broker.pages.arrive()
+    assert called and ready_soon(broker.queue, lambda: called.append(None))
+    broker.engine.purge(broker.queue)
+    assert ready_soon(broker.queue, lambda: None), "there is none"
+
+
+def test_a_ready_message_that_cannot_be_read() -> None:
+    broker = Broker()
+    broker.find()
+    with pytest.raises(RotError, match="queue a cannot be read back"):
+        ready_soon(broker.queue, lambda: None)

@@ -4,12 +4,15 @@ a carry of the journal, browsing."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from ha.backup.salvager import Salvager
 from qpidd_py.core import Catchup, Engine, decode_ids
 from qpidd_py.errors import AmqpError, LinkError, ReplyCode
-from qpidd_py.management.patience import in_memory
+from qpidd_py.management.patience import Reading, in_memory
 from qpidd_py.management.request import RequestError
 from qpidd_py.store.carry import Carry
 from tests.support.paged import MemoryPages
@@ -57,7 +60,7 @@ def test_a_backup_of_the_content_is_refused_with_the_reason(site: RottenSite) ->
 
 
 def test_a_browser_is_refused_with_the_reason(site: RottenSite) -> None:
-    steps: Iterator[bool] = in_memory(site.core, 0)
+    steps: Iterator[Reading] = in_memory(site.core, 0)
     assert next(steps)
     site.come()
     with pytest.raises(RequestError, match="a message of queue q cannot be read back"):
@@ -119,3 +122,21 @@ def test_a_queue_whose_messages_cannot_be_sent_on_is_not_deleted(site: RottenSit
     assert refused.value.reply_code == ReplyCode.RESOURCE_ERROR and "kept" in vhost.queues
     vhost.delete_queue(None, "plain", False, False)
     assert "plain" not in vhost.queues
+
+
+def test_salvage_does_not_wait_for_what_it_does_not_put_aside(site: RottenSite) -> None:
+    """The last message of a range is followed by one that cannot be read.  A segment has 8 messages, the last one 6."""
+    (low, high), *_ = decode_ids(site.core.held())
+    salvager: Any = Salvager.__new__(Salvager)
+    salvager._promises = SimpleNamespace(grade=lambda id: None)
+    salvager._waits, salvager._file = False, None
+    salvager._local = SimpleNamespace(lineage={0: SimpleNamespace(leader="a")})
+    site.pages.paging.ahead = 0
+    site.pages.octets[max(site.pages.octets)][-5] ^= 1
+    site.pages.octets[min(site.pages.octets)][-5] ^= 1
+    records, asked = salvager._messages(site.core, low, high - 6 - 8), list[int]()
+    while (record := next(records, "end")) != "end":
+        if record is None:
+            asked.append(site.pages.read)
+            site.come()
+    assert asked and not site.broker.engine.pool.rotten, "the last page is not asked for"
