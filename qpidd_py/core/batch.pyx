@@ -88,7 +88,8 @@ cdef class Pool:
             give_back(<void*><size_t>address, self.segment_size)
 
     cdef size_t mark_sparse(self, Segment current, Segment other) except? 0:
-        """Marks the segments of which less than a quarter lives, when together they waste enough; octets to win."""
+        """Marks the segments of which less than a quarter lives, when together they waste enough; octets to win.  One that
+        is being written to the page file may be gone before a sweep of many ticks has come to it."""
         cdef Segment segment
         cdef size_t wasted = 0
         cdef void* at = self.youngest
@@ -96,7 +97,8 @@ cdef class Pool:
         while at != NULL:
             segment = <Segment>at
             at = segment.older
-            if segment.live * 4 < segment.used and segment is not current and segment is not other:
+            if (segment.live * 4 < segment.used and not segment.leaving
+                    and segment is not current and segment is not other):
                 wasted += segment.capacity - segment.live
                 found.append(segment)
         if wasted < self.sparse or wasted * 4 < self.allocated:

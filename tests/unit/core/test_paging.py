@@ -454,3 +454,24 @@ def test_a_sweep_leaves_alone_what_is_not_in_memory(replicated: bool) -> None:
         broker.engine.tick()
     assert broker.pages.read == read
     assert [int(body[:9]) for body in bodies(broker.queue)] == list(range(60, 70))
+
+
+@pytest.mark.parametrize("replicated", [True, False])
+def test_a_sweep_of_many_ticks_leaves_alone_what_leaves_meanwhile(replicated: bool) -> None:
+    broker = Broker(70, replicated)
+    broker.engine.flush()
+    broker.client.channel.consume(broker.queue, "c", False, 0)
+    broker.client.turn()
+    kept = [tag for tag in range(1, 71) if tag % EACH == 0]
+    for tag in range(1, 71):
+        if tag not in kept:
+            broker.client.send(Basic.Ack(tag))
+    broker.client.connection.close()
+    broker.engine.end_turn()
+    broker.pages.out()
+    broker.engine.pool.sparse, broker.engine.sweep_most = 1, 8
+    broker.engine.tick()
+    broker.pages.written()
+    for _ in range(20):
+        broker.engine.tick()
+    assert [int(body[:9]) + 1 for body in bodies(broker.queue)] == kept
