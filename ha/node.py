@@ -181,7 +181,7 @@ class Node:
         this call on nobody takes us for whole; as primary we go on with the others, and hand over.  A backup is whole
         again when it has joined again."""
         local = self.local
-        hole = bool(reason) and any(queue.rotten() for queue, _ in local.configuration.replicated())
+        hole = bool(reason) and any(queue.replicated for queue, _ in local.engine.rotten_queues())
         local.hole = reason if hole else ""
         if isinstance(self.role, Primary):
             if local.whole and hole:

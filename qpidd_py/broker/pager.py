@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from qpidd_py.broker.broker import Broker
-from qpidd_py.core import Page, Paging, decode_ids
+from qpidd_py.core import Page, Paging
 from qpidd_py.errors import PageError
 from qpidd_py.logrules import log_notice
 
@@ -221,13 +221,13 @@ class Pager:
 
     def _rot(self) -> str:
         """What cannot be read, and of which queues."""
-        found = {queue.name: _count(queue.rotten()) for queue in self._broker.engine.queues.values()}
-        found = {name: number for name, number in found.items() if number}
-        named = [f"{name} ({number})" for name, number in list(found.items())[:NAMED]]
+        found = self._broker.engine.rotten_queues()
+        named = [f"{queue.name} ({number})" for queue, number in found[:NAMED]]
         more = [f"{len(found) - NAMED} more"] if len(found) > NAMED else []
         if not found:
             return ""
-        what = f"{sum(found.values())} messages cannot be read back, and wait: queue {', '.join(named + more)}"
+        total, queues = sum(number for _, number in found), ", ".join(named + more)
+        what = f"{total} messages cannot be read back, and wait: queue {queues}"
         return f"{what}; last found in {self._where or self._name}"
 
     def shown(self) -> dict[str, object]:
@@ -244,10 +244,6 @@ class Pager:
             "reason": self.reason,
             "rotten": pool.rotten,
         }
-
-
-def _count(ids: bytes) -> int:
-    return sum(high - low + 1 for low, high in decode_ids(ids))
 
 
 class Slots:

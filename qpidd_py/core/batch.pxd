@@ -67,6 +67,8 @@ cdef class Segment:
     cdef readonly size_t used
     cdef readonly size_t live               # octets of records that a queue still refers to
     cdef bint sparse                        # mostly dead: a sweep copies what lives elsewhere
+    cdef uint64_t low                       # no queue has an entry for it below or above these ids
+    cdef uint64_t high
     cdef uint32_t pins                      # batches in it that may still be read
     cdef bint leaving                       # is being written to the page file
     cdef bint rotten                        # the page file has other octets than were written, or cannot be read there
@@ -76,8 +78,11 @@ cdef class Segment:
     cdef void* younger
     cdef int load(self) except -1
     cdef int adopt(self, Page page, bint oldest) except -1
+    cdef inline void note_id(self, uint64_t id) noexcept:
+        self.low = min(self.low, id)
+        self.high = max(self.high, id)
     cdef void evict(self) noexcept
-    cdef void spoil(self) noexcept
+    cdef int spoil(self) except -1
 
 cdef class Page:
     cdef Segment segment

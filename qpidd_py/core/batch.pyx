@@ -209,6 +209,7 @@ cdef class Segment:
         self.pool = pool
         self.capacity = capacity
         self.data = pool.take(capacity)
+        self.low = <uint64_t>-1
         pool.link(self, False)
 
     def __dealloc__(self):
@@ -229,11 +230,13 @@ cdef class Segment:
         self.data = NULL
         self.pool.paged += self.used
 
-    cdef void spoil(self) noexcept:
+    cdef int spoil(self) except -1:
         """It cannot be read back: what its messages are is lost here, and that they are is not."""
         if not self.rotten:
             self.rotten = True
             self.pool.rotten += self.used
+            self.pool.paging().count(self)
+        return 0
 
     cdef int load(self) except -1:
         """Reads it back, now.  Raises PageError."""

@@ -18,6 +18,7 @@ cdef class Engine:
     cdef readonly uint64_t safe
     cdef readonly uint64_t changed          # position of the newest operation of the configuration
     cdef uint64_t replicated                # end of what `on_batch` has got
+    cdef dict rotting                       # queues with messages that cannot be read back, and some that had any
     cdef public bint passive                # a backup: decides nothing, and nothing becomes safe
     cdef readonly uint64_t published
     cdef readonly uint64_t delivered

@@ -67,6 +67,7 @@ cdef class Engine:
         self.max_message_size = 128 << 20
         self.sweep_most = 50000
         self.queues = {}
+        self.rotting = {}
         self.dirty_queues = []
         self.touched_queues = []
         self.delivered_queues = []
@@ -136,6 +137,12 @@ cdef class Engine:
             (<Queue>level).parent = None
         self.forget_routes(queue)
         return cancelled
+
+    def rotten_queues(self):
+        """The queues with messages that cannot be read back, and how many of each."""
+        cdef Queue queue
+        self.rotting = {queue: None for queue in self.rotting if (<Queue>queue).unreadable}
+        return [(queue, queue.unreadable) for queue in self.rotting]
 
     def purge(self, Queue queue):
         """Drops what is ready, at once; answers how many messages that were."""

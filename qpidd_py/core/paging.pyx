@@ -163,6 +163,16 @@ cdef class Paging:
             else:
                 self.wait_on(waiter)
 
+    def count(self, Segment segment):
+        """It is rotten: each queue knows how many of its messages are in it."""
+        cdef Queue queue, level
+        for queue in self.engine.queues.values():
+            for level in queue.levels if queue.levels is not None else (queue,):
+                level.count_unreadable(&level.main, segment)
+                level.count_unreadable(&level.side, segment)
+            if queue.unreadable:
+                self.engine.rotting[queue] = None
+
     cdef int wait_on(self, waiter) except -1:
         """For what does not come.  A queue is pumped when it changes."""
         if waiter is not None and waiter is not self.engine and not isinstance(waiter, Queue):

@@ -16,6 +16,7 @@ cdef class Queue:
     cdef readonly uint64_t ready
     cdef readonly uint64_t unacked
     cdef readonly uint64_t bytes            # octets of the records waiting
+    cdef readonly uint64_t unreadable       # messages that cannot be read back (`Segment.rotten`)
     cdef readonly uint64_t enqueued         # messages ever
     cdef readonly uint64_t dequeued
     cdef readonly uint64_t ready_bytes      # octets of the bodies that are ready
@@ -98,6 +99,7 @@ cdef class Queue:
     cdef uint64_t away_from(self, uint64_t low, size_t limit) noexcept
     cdef int64_t locate(self, uint64_t id, uint64_t hint) noexcept nogil
     cdef int requeue(self, uint64_t index) noexcept
+    cdef void count_unreadable(self, Ring* ring, Segment segment) noexcept
     cdef void look_from(self, uint64_t index) noexcept
     cdef int dequeue(self, uint64_t index) except -1
     cdef void release(self, Entry* e) noexcept

@@ -13,6 +13,7 @@ class Queue:
     ready: int
     unacked: int
     bytes: int
+    unreadable: int
     enqueued: int
     dequeued: int
     owner: object

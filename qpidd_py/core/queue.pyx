@@ -165,6 +165,7 @@ cdef class Queue:
         e.flags = flags
         e.deliveries = 0
         segment.live += size
+        segment.note_id(id)
         self.main.tail += 1
         self.enqueued += 1
         if self.parent is not None:
@@ -315,6 +316,10 @@ cdef class Queue:
     cdef void release(self, Entry* e) noexcept:
         cdef Segment segment = <Segment>e.segment
         segment.live -= e.size
+        if segment.rotten:
+            self.unreadable -= 1
+            if self.parent is not None:
+                self.parent.unreadable -= 1
         if e.state == UNACKED:
             self.count(0, -1, -<int64_t>e.size, 0)
         else:
@@ -325,6 +330,18 @@ cdef class Queue:
         e.state = GONE
         e.segment = NULL
         Py_DECREF(segment)
+
+    cdef void count_unreadable(self, Ring* ring, Segment segment) noexcept:
+        """The messages of a segment that is rotten from now on: they stand together, unless a sweep has collected them."""
+        cdef uint64_t i = ring_after(ring, segment.low - 1)
+        cdef Entry* e
+        while i < ring.tail and ring_at(ring, i).id <= segment.high:
+            e = ring_at(ring, i)
+            if e.state != GONE and e.segment == <void*>segment:
+                self.unreadable += 1
+                if self.parent is not None:
+                    self.parent.unreadable += 1
+            i += 1
 
     cdef int remove_range(self, uint64_t low, uint64_t high) except -1:
         """A backup applies a dequeue: all ids in low..high go, in both rings."""
@@ -509,6 +526,7 @@ cdef class Queue:
                 Py_INCREF(writer.segment)
                 e.segment = <void*>writer.segment
                 writer.segment.live += e.size
+                writer.segment.note_id(e.id)
                 writer.pool.swept += e.size
                 segment.live -= e.size
                 Py_DECREF(segment)
@@ -525,13 +543,15 @@ cdef class Queue:
             free(r.items)
 
     def rotten(self):
-        """The encoded set of the ids whose messages cannot be read back (`Segment.rotten`)."""
+        """The encoded set of the ids whose messages cannot be read back; a walk over all, if there are any."""
         cdef Ranges r = Ranges(NULL, 0, 0)
         cdef Queue level
         cdef uint64_t i
         cdef Entry* e
         ids = []
-        for level in self.levels if self.levels is not None else (self,):
+        for level in (self.levels or (self,)) if self.unreadable else ():
+            if level.joining:
+                level.merge()
             for i in range(level.main.head, level.main.tail):
                 e = ring_at(&level.main, i)
                 if e.state != GONE and (<Segment>e.segment).rotten:
@@ -642,7 +662,7 @@ cdef class Queue:
 
     def check(self):
         """Raises InvariantError unless the counters and the order are what the entries say (tests, simulator)."""
-        cdef uint64_t i, ready = 0, unacked = 0, last = 0, bodies = 0
+        cdef uint64_t i, ready = 0, unacked = 0, last = 0, bodies = 0, unreadable = 0
         cdef Entry* e
         cdef Queue level
         for level in self.levels or ():
@@ -650,6 +670,7 @@ cdef class Queue:
             ready += level.ready
             unacked += level.unacked
             bodies += level.ready_bytes
+            unreadable += level.unreadable
         for i in range(self.main.head, self.main.tail):
             e = ring_at(&self.main, i)
             if e.id <= last:
@@ -658,6 +679,7 @@ cdef class Queue:
             ready += e.state == READY
             bodies += e.body if e.state == READY else 0
             unacked += e.state == UNACKED
+            unreadable += e.state != GONE and (<Segment>e.segment).rotten
             if (e.state == GONE) != (e.segment == NULL):
                 raise InvariantError(f"queue {self.name}: message {e.id} is half gone")
             if e.state == READY and i < self.next and not self._returned(i):
@@ -666,6 +688,9 @@ cdef class Queue:
             e = ring_at(&self.side, i)
             ready += e.state == READY
             bodies += e.body if e.state == READY else 0
+            unreadable += e.state != GONE and (<Segment>e.segment).rotten
+        if unreadable != self.unreadable:
+            raise InvariantError(f"queue {self.name}: {unreadable} messages cannot be read, counted {self.unreadable}")
         if (ready, unacked, bodies) != (self.ready, self.unacked, self.ready_bytes):
             raise InvariantError(f"queue {self.name}: counted {ready}, {unacked}, {bodies} octets; "
                                  f"kept {self.ready}, {self.unacked}, {self.ready_bytes}")
