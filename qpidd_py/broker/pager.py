@@ -204,6 +204,9 @@ class Pager:
         self._look_at = self.now
 
     def _look_for_rot(self) -> None:
+        """Some of it was found by who reads at once.  Raises PageError if a restart helps."""
+        if self._pool.rotten and self.restarts():
+            raise PageError(self._rot())
         due = self.now >= self._look_at
         if self._pool.rotten != self._rotten or (due and self._rotten):
             self._say()

@@ -250,3 +250,21 @@ def test_slots_are_never_given_twice(seed: int) -> None:
             taken.remove(place)
             slots.give(place)
         assert slots.end == max((slot + 1 for place in taken for slot in place), default=0)
+
+
+@pytest.mark.parametrize("restarts", [True, False])
+def test_what_was_found_by_who_reads_at_once(restarts: bool) -> None:
+    """Names of removals, what clients hold of a queue that is deleted: nobody has asked for the page."""
+    process = Process()
+    process.publish(2 * LIMIT)
+    process.pager.restarts = lambda: restarts
+    with pytest.raises(PageError):
+        process.engine.queues[1].peek(1000)
+    assert process.engine.pool.rotten and not process.broker.alarms
+    if restarts:
+        with pytest.raises(PageError, match="messages cannot be read back, and wait: queue q"):
+            process.tick()
+        assert not process.damage
+    else:
+        process.tick()
+        assert "queue q (" in process.broker.alarms[ROT] and process.damage == [process.broker.alarms[ROT]]
