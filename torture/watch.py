@@ -41,7 +41,8 @@ def request(broker: Broker, method: str, timeout: float, **arguments: Any) -> An
 
 @dataclass(frozen=True)
 class View:
-    """One answer to `ha.query`; `at` is the monotonic second at which it was asked for."""
+    """One answer to `ha.query`; `at` is the monotonic second at which it was asked for.  A broker that is still reading
+    its journal answers with few facts."""
 
     at: float = -1e9
     facts: Mapping[str, Any] | None = None
@@ -56,29 +57,32 @@ class View:
 
     @property
     def whole(self) -> bool:
-        return bool(self.facts and self.facts["whole"])
+        return bool(self._fact("whole", False))
 
     @property
     def id(self) -> str:
-        return str(self.facts["broker_id"]) if self.facts else ""
+        return str(self._fact("broker_id", ""))
 
     @property
     def position(self) -> int:
-        return int(self.facts["position"]) if self.facts else 0
+        return int(self._fact("position", 0))
 
     @property
     def epoch(self) -> int:
-        return int(self.facts["epoch"]) if self.facts else 0
+        return int(self._fact("epoch", 0))
 
     @property
     def set_key(self) -> tuple[int, str, int]:
-        found = self.facts["in_sync"] if self.facts else {}
+        found = self._fact("in_sync", {})
         return int(found.get("epoch", 0)), str(found.get("leader", "")), int(found.get("version", 0))
 
     @property
     def set_ids(self) -> frozenset[str]:
-        members = self.facts["in_sync"]["members"] if self.facts else ()
+        members = self._fact("in_sync", {}).get("members", ())
         return frozenset(str(member["id"]) for member in members)
+
+    def _fact(self, name: str, otherwise: Any) -> Any:
+        return self.facts.get(name, otherwise) if self.facts else otherwise
 
 
 def look(broker: Broker, timeout: float = PATIENCE) -> View:
