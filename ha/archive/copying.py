@@ -100,7 +100,8 @@ class Copying:
                 if not self._in_memory(queue, after, high):
                     yield None
                     continue
-                some = self._came.pop((queue.number, after), None) or next_messages(queue, after, high)
+                came = self._came.pop((queue.number, after), [])  # of a pass that went further, perhaps
+                some = [message for message in came if message.id <= high] or next_messages(queue, after, high)
                 if not some:
                     break
                 yield from ((queue.number, message) for message in some)

@@ -4,11 +4,13 @@ a carry of the journal, browsing."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from ha.archive.copying import Copying
 from ha.backup.salvager import Salvager
 from qpidd_py.core import Catchup, Engine, decode_ids
 from qpidd_py.errors import AmqpError, LinkError, ReplyCode
@@ -140,3 +142,30 @@ def test_salvage_does_not_wait_for_what_it_does_not_put_aside(site: RottenSite) 
             asked.append(site.pages.read)
             site.come()
     assert asked and not site.broker.engine.pool.rotten, "the last page is not asked for"
+
+
+@pytest.mark.parametrize("seed", [88, 119, 257, *range(10)])
+def test_a_copy_has_every_message_once(seed: int) -> None:
+    """Messages come, leave memory and are read back at any moment.  (Those of the first three seeds came while the last
+    slice waited, and were copied with it and with the next pass.)"""
+    rng, site = Random(seed), RottenSite()
+    site.pages.octets[max(site.pages.octets)][-5] ^= 1
+    copy = Copying(site.broker, True, 0.0)
+    found, position, left = list[int](), 0, 2000
+    while not copy.ended and left:
+        left -= 1
+        if left > 1600 and rng.random() < 0.3:
+            for _ in range(rng.choice((1, 1, 9, 20))):
+                site.publish(site.core, b"%09d" % left + BODY)
+                site.broker.engine.end_turn()
+            site.broker.engine.flush()
+        if rng.random() < 0.5:
+            answer = copy.next()
+            position = answer.get("position", position)
+            found += [message[1] for message in answer.get("messages", ())]
+        if rng.random() < 0.7:
+            site.pages.everything()
+        if rng.random() < 0.5:
+            site.pages.arrive(1)
+    held = [id for low, high in decode_ids(site.core.held()) for id in range(low, high + 1) if id <= position]
+    assert copy.ended and sorted(found) == held
