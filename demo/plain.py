@@ -15,6 +15,7 @@ from pika.exceptions import AMQPError, NackError, UnroutableError
 
 from client_lib.events import RUN_SECONDS, EventLog
 from demo.progress import Slot
+from testkit.dial import dial
 from testkit.pace import Pace
 
 Addresses = Sequence[tuple[str, int]]
@@ -62,7 +63,7 @@ class Client:
                 time.sleep(RETRY)
 
     def _open(self, parameters: pika.ConnectionParameters) -> tuple[pika.BlockingConnection, BlockingChannel]:
-        connection = pika.BlockingConnection(parameters)
+        connection = dial(parameters)
         try:
             channel = connection.channel()
             channel.queue_declare(self.queue, durable=True)
@@ -94,7 +95,7 @@ def _close(connection: pika.BlockingConnection) -> None:
 def waiting(addresses: Addresses, queue: str, name: str) -> int | None:
     """Messages ready in a queue, None when no broker answers."""
     for host, port in addresses:
-        with suppress(*TROUBLE), pika.BlockingConnection(_parameters(host, port, name)) as connection:
+        with suppress(*TROUBLE), dial(_parameters(host, port, name)) as connection:
             return int(connection.channel().queue_declare(queue, passive=True).method.message_count)
     return None
 

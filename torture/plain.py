@@ -13,6 +13,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pika.adapters.utils.connection_workflow import AMQPConnectorException
 from pika.exceptions import AMQPError, ChannelClosedByBroker, NackError, UnroutableError
 
+from testkit.dial import dial
 from testkit.pace import Pace
 from testkit.queues import declare, rule_of
 from testkit.record import body_of
@@ -56,7 +57,7 @@ class PlainClient:
         self._next += 1
         connection, channel = None, None
         try:
-            connection = pika.BlockingConnection(self._parameters(host, port))
+            connection = dial(self._parameters(host, port))
             opened = connection.channel()
             if self.fenced:  # refused while another connection has it
                 opened.queue_declare(f"{self._context.record.client}.fence", exclusive=True, auto_delete=True)

@@ -22,6 +22,8 @@ class FakeConnection:
 
     def __init__(self, parameters: pika.ConnectionParameters) -> None:
         self.host = parameters.host
+        if self.host == "gone":
+            raise ValueError("Expected connected socket, but getpeername() failed")  # as pika does
 
     def channel(self) -> Any:
         if self.host == "one":
@@ -45,3 +47,14 @@ def test_a_broker_that_dies_while_the_channel_is_opened_is_passed_over(
     with producer.connected() as channel:
         assert channel.host == "two"
     assert FakeConnection.closed == ["one", "two"]
+
+
+def test_a_broker_that_dies_in_the_moment_in_which_it_accepts_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeConnection, "closed", [])
+    monkeypatch.setattr(pika, "BlockingConnection", FakeConnection)
+    create(tmp_path / "progress", 1)
+    producer = Producer("p", "q", (("gone", 1), *ADDRESSES), str(tmp_path), Slot(tmp_path / "progress", 0), 100.0, 1)
+    with producer.connected() as channel:
+        assert channel.host == "two"
