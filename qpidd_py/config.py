@@ -149,7 +149,7 @@ class DataSettings:
         sync_every, NOW, "when it is on disk: batch = before a confirm, interval:MS = so long later, os = later"
     )
     disk_free_limit: Amount = option(
-        amount, DISK_FREE, "publishers wait while the journal's disk has less; % is at most 1G; 0 = until full"
+        amount, DISK_FREE, "publishers wait while the journal's disk has less, the page file leaves it; % is at most 1G"
     )
     page_folder: str = option(
         text, "", "where messages go that do not fit into memory; default data-dir or /var/tmp; no = nowhere"
@@ -165,10 +165,12 @@ class DataSettings:
         for name, value, default in (
             ("journal-segment-size", self.journal_segment_size, SEGMENT),
             ("journal-sync", self.journal_sync, NOW),
-            ("disk-free-limit", self.disk_free_limit, DISK_FREE),
         ):
             if value != default and not self.journal:
                 raise ConfigError(f"option {name}: found {value} without journal, expected journal=yes")
+        if self.disk_free_limit != DISK_FREE and not self.journal and self.page_folder == "no":
+            found = f"{self.disk_free_limit} without journal and page file"
+            raise ConfigError(f"option disk-free-limit: found {found}, expected journal=yes or a page-folder")
 
 
 @dataclass(frozen=True)

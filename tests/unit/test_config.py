@@ -244,8 +244,11 @@ def test_the_example_file_is_right_also_where_it_is_commented_out(tmp_path: Path
         (("--journal-segment-size", "2M"), "journal-segment-size: found 2097152 without journal, expected journal=yes"),
         (("--journal-sync", "os"), "journal-sync: found os without journal, expected journal=yes"),
         (("--journal-sync", "never"), "journal-sync: found 'never' (command line), expected batch, os, or interval:"),
-        (("--disk-free-limit", "10%"), "disk-free-limit: found 10% without journal, expected journal=yes"),
-        (("--disk-free-limit", "0"), "disk-free-limit: found 0 without journal, expected journal=yes"),
+        (
+            ("--disk-free-limit", "10%", "--page-folder", "no"),
+            "disk-free-limit: found 10% without journal and page file, expected journal=yes or a page-folder",
+        ),
+        (("--disk-free-limit", "0", "--page-folder", "no"), "disk-free-limit: found 0 without journal and page file"),
     ],
 )
 def test_a_journal_that_cannot_be_is_refused(arguments: tuple[str, ...], text: str) -> None:
