@@ -119,18 +119,19 @@ cdef bint is_stuck(Queue queue, waiter) except -1:
 
 
 cdef uint64_t give_up_stuck(Engine engine, Queue queue, str reason) except? 0:
-    """Drops the letters that cannot be read; how many."""
+    """Drops the letters that cannot be read; how many.  After a MemoryError the rest is still noted."""
     cdef Queue level
     cdef int64_t index
     cdef uint64_t count = 0
     while queue.stuck:
-        level, id = queue.stuck.pop()
+        level, id = queue.stuck[0]
         index = level.locate(id, 0)
         if index < 0:
             raise InvariantError(f"dead letter {id} is not in queue {queue.name}")
         if engine.on_removed is not None:
             engine.note_removal(queue, ring_at(&level.main, index), reason, False)
         engine.dequeue(level, index)
+        del queue.stuck[0]
         count += 1
     return count
 
