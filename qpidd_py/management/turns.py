@@ -109,7 +109,6 @@ class Turns:
             if connection.core.backlog <= BACKLOG:
                 self._served[connection] = jobs = self._waiting.pop(connection)
                 self._serve(connection, jobs)
-            self._schedule()
 
     @staticmethod
     def _step(jobs: deque[Job]) -> Reading | None:

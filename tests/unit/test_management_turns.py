@@ -97,6 +97,32 @@ def test_who_does_not_read_its_answers_gets_no_further_one() -> None:
     assert len(steps) == 2
 
 
+def test_a_connection_whose_output_is_just_not_too_much_goes_on_at_once() -> None:
+    loop, steps = Loop(), list[Reading]()
+
+    def request() -> Iterator[Reading | None]:
+        steps.append(Reading())
+        yield steps[-1]
+        steps.append(Reading())
+        yield None
+        steps.append(Reading())
+
+    channel = channel_of()
+    loop.turns.add(channel, request())
+    loop.run(3)
+    channel.connection.core.backlog = BACKLOG
+    steps[0]()
+    assert len(steps) == 2
+    loop.run(3)
+    assert len(steps) == 3, "it goes on by itself"
+
+
+def test_nobody_need_wait_for_a_page() -> None:
+    reading = Reading()
+    reading()
+    assert reading.come
+
+
 def test_one_that_has_ended_is_forgotten_while_the_disk_hangs() -> None:
     loop, reading = Loop(), Reading()
     channel = channel_of()
