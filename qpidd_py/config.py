@@ -169,8 +169,8 @@ class DataSettings:
             if value != default and not self.journal:
                 raise ConfigError(f"option {name}: found {value} without journal, expected journal=yes")
         if self.disk_free_limit != DISK_FREE and not self.journal and self.page_folder == "no":
-            found = f"{self.disk_free_limit} without journal and page file"
-            raise ConfigError(f"option disk-free-limit: found {found}, expected journal=yes or a page-folder")
+            text = f"found {self.disk_free_limit} without journal and page file, expected journal=yes or a page-folder"
+            raise ConfigError(f"option disk-free-limit: {text}")
 
 
 @dataclass(frozen=True)
