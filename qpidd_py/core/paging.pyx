@@ -41,7 +41,7 @@ from libc.stdint cimport int64_t, uint64_t
 
 from qpidd_py.core.expiry cimport look_at
 from qpidd_py.core.queue cimport UNLIMITED
-from qpidd_py.core.ring cimport GONE, Entry, ring_after, ring_at
+from qpidd_py.core.ring cimport GONE, Entry, Ring, ring_after, ring_at
 
 from qpidd_py.errors import RotError
 
@@ -168,8 +168,8 @@ cdef class Paging:
         cdef Queue queue, level
         for queue in self.engine.queues.values():
             for level in queue.levels if queue.levels is not None else (queue,):
-                level.count_unreadable(&level.main, segment)
-                level.count_unreadable(&level.side, segment)
+                count_in(level, &level.main, segment)
+                count_in(level, &level.side, segment)
             if queue.unreadable:
                 self.engine.rotting[queue] = None
 
@@ -221,6 +221,19 @@ cdef class Paging:
                 last = segment
             index += 1 + segment.used // (e.size * STRIDES)
         return 0
+
+
+cdef void count_in(Queue level, Ring* ring, Segment segment) noexcept:
+    """They stand together, unless a sweep has collected them."""
+    cdef uint64_t i = ring_after(ring, segment.low - 1)
+    cdef Entry* e
+    while i < ring.tail and ring_at(ring, i).id <= segment.high:
+        e = ring_at(ring, i)
+        if e.state != GONE and e.segment == <void*>segment:
+            level.unreadable += 1
+            if level.parent is not None:
+                level.parent.unreadable += 1
+        i += 1
 
 
 cdef inline Segment below(void* segment):

@@ -99,7 +99,6 @@ cdef class Queue:
     cdef uint64_t away_from(self, uint64_t low, size_t limit) noexcept
     cdef int64_t locate(self, uint64_t id, uint64_t hint) noexcept nogil
     cdef int requeue(self, uint64_t index) noexcept
-    cdef void count_unreadable(self, Ring* ring, Segment segment) noexcept
     cdef void look_from(self, uint64_t index) noexcept
     cdef int dequeue(self, uint64_t index) except -1
     cdef void release(self, Entry* e) noexcept

@@ -331,18 +331,6 @@ cdef class Queue:
         e.segment = NULL
         Py_DECREF(segment)
 
-    cdef void count_unreadable(self, Ring* ring, Segment segment) noexcept:
-        """The messages of a segment that is rotten from now on: they stand together, unless a sweep has collected them."""
-        cdef uint64_t i = ring_after(ring, segment.low - 1)
-        cdef Entry* e
-        while i < ring.tail and ring_at(ring, i).id <= segment.high:
-            e = ring_at(ring, i)
-            if e.state != GONE and e.segment == <void*>segment:
-                self.unreadable += 1
-                if self.parent is not None:
-                    self.parent.unreadable += 1
-            i += 1
-
     cdef int remove_range(self, uint64_t low, uint64_t high) except -1:
         """A backup applies a dequeue: all ids in low..high go, in both rings."""
         cdef Queue level
