@@ -256,7 +256,7 @@ def test_without_either_its_messages_wait_and_the_others_are_served(tmp_path: Pa
             (alarm,) = info(broker)["alarms"].items()
             assert alarm[0] == "rot" and "offset 0" in alarm[1]
             with pytest.raises(RequestRefused, match="queue q cannot be read back"):
-                request(broker, "queue.move", source="q", target="other")
+                request(broker, "queue.move", source="q", exchange="amq.fanout")
             channel.queue_purge("q")
             wait_logged(broker, "no message waits any more that cannot be read")
             assert not info(broker)["alarms"] and broker.running
