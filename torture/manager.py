@@ -80,7 +80,7 @@ def decide(seen: Sequence[Seen], fences: bool) -> Plan:
         return Plan(demote=tuple(one.name for one in seen if one.view.is_primary) if fences else ())
     names = {one.name for one in side if one.alive}
     kill = tuple(one.name for one in seen if one.known and one.name not in names) if fences else ()
-    able = [one for one in side if one.alive]
+    able = [one for one in side if one.alive and not one.view.reads_journal]
     ranked = sorted(able, key=lambda one: (one.view.whole, one.view.state == "ready", one.view.position), reverse=True)
     return Plan(kill=kill, candidates=tuple(one.name for one in ranked))
 
@@ -119,6 +119,8 @@ class Manager:
         self._not_before = 0.0
         self._promoting: threading.Thread | None = None
         self._turn = 0
+        self._asked: dict[str, float] = {}
+        """When a broker was last asked to become primary."""
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="manager", daemon=True)
 
@@ -147,7 +149,9 @@ class Manager:
         self._not_before = now + AGAIN
         self._put_out(plan)
         if plan.candidates:
-            self._promoting = start_promotion(self._brokers[self._choose(plan.candidates)], self._promoted)
+            name = self._choose(plan.candidates)
+            self._asked[name] = now
+            self._promoting = start_promotion(self._brokers[name], self._promoted)
 
     def _put_out(self, plan: Plan) -> None:
         for name in plan.kill:
@@ -185,7 +189,8 @@ class Manager:
             other.name for other in members if self._connected(broker.host.address, other.host.address)
         )  # fmt: skip
         watch = self._watches[broker.name]
-        view, known = watch.fresh(), watch.view.at > broker.started
+        asked = self._asked.get(broker.name, -1e9) > broker.started
+        view, known = watch.fresh(), watch.view.at > broker.started and (asked or not watch.view.reads_journal)
         return Seen(broker.name, view.facts is not None, view, known, hears)
 
 

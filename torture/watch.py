@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ha.model.status import RECOVERING_JOURNAL
 from qpidd_py.amqp.client import Login
 from qpidd_py.cli.client_socket import BrokerError, Deadline, ManagementSocket, Target
 from torture.brokers import PASSWORD, PORT, USER, Broker
@@ -54,6 +55,11 @@ class View:
     @property
     def is_primary(self) -> bool:
         return self.state in ("recovering", "active")
+
+    @property
+    def reads_journal(self) -> bool:
+        """It takes part in nothing, and cannot be promoted yet."""
+        return self.state == RECOVERING_JOURNAL
 
     @property
     def whole(self) -> bool:
