@@ -89,7 +89,7 @@ class Pager:
         self.restarts: Callable[[], bool] = lambda: False
         """True if a restart brings back what cannot be read, and nothing else does."""
         self._rotten = 0
-        """Octets that could not be read back when the alarm was last looked at; -1: it has to be looked at."""
+        """Octets that could not be read back when the alarm was last looked at."""
         self._where = ""
         self._look_at = 0.0
         self._waits = self._relieving = self._in_use = False
@@ -200,7 +200,6 @@ class Pager:
         self._broker.damaged(self._where)
         if not self._rotten:
             self._say()
-        self._rotten = -1
         self._look_at = self.now
 
     def _look_for_rot(self) -> None:
@@ -208,7 +207,7 @@ class Pager:
         if self._pool.rotten and self.restarts():
             raise PageError(self._rot())
         due = self.now >= self._look_at
-        if self._pool.rotten != self._rotten or (due and self._rotten):
+        if due or self._pool.rotten != self._rotten:
             self._say()
         if due:
             self._look_at = self.now + LOOK

@@ -200,11 +200,11 @@ class VHost:
         check_free(queue)
         if if_unused and queue.core.consumer_count:
             raise refuse(ReplyCode.PRECONDITION_FAILED, f"queue '{name}' in vhost '/' in use")
-        settled = self.engine.settle(queue.core)
+        self.engine.settle(queue.core)
         if if_empty and queue.core.ready:
             raise refuse(ReplyCode.PRECONDITION_FAILED, f"queue '{name}' in vhost '/' not empty")
         count = queue.core.ready
-        if not settled or not self._sent_on(queue):
+        if not self._sent_on(queue):
             text = f"queue '{name}' in vhost '/' has messages that cannot be read, and have to be sent on"
             raise refuse(ReplyCode.RESOURCE_ERROR, text)
         self._drop_queue(queue)
@@ -237,10 +237,8 @@ class VHost:
 
     def _look_again(self, queue: DeclaredQueue) -> None:
         """A queue that was to be deleted could not be.  On a former primary the new one decides."""
-        leaves = self._leaving.pop(queue, False)
-        if not leaves or queue.core.consumer_count or (self.engine.passive and queue.position):
-            self.used(queue)
-        else:
+        leaves = self._leaving.pop(queue, False) and not queue.core.consumer_count
+        if leaves and not (self.engine.passive and queue.position):
             self.remove_queue(queue)
 
     def _drop_queue(self, queue: DeclaredQueue) -> None:

@@ -7,14 +7,14 @@ import logging
 import os
 from random import Random
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.hooks import HaHooks
 from qpidd_py.broker.memory import CAUSE, MemoryWatch
-from qpidd_py.broker.pager import BEGIN, LOOK, RETRY, ROT, WAIT, Pager, Slots
+from qpidd_py.broker.pager import BEGIN, LOOK, NAMED, RETRY, ROT, WAIT, Pager, Slots
 from qpidd_py.broker.pager import CAUSE as FILE
 from qpidd_py.core import Engine, Page, Paging
 from qpidd_py.errors import PageError
@@ -268,3 +268,72 @@ def test_what_was_found_by_who_reads_at_once(restarts: bool) -> None:
     else:
         process.tick()
         assert "queue q (" in process.broker.alarms[ROT] and process.damage == [process.broker.alarms[ROT]]
+
+
+def test_without_rot_nothing_is_told() -> None:
+    process = Process()
+    process.pager.restarts = lambda: True
+    process.publish(2 * LIMIT)
+    for _ in range(3):
+        process.tick(LOOK)
+    assert not process.damage and not process.broker.alarms
+
+
+def test_the_alarm_follows_messages_that_leave_a_segment_of_which_others_stay(caplog: pytest.LogCaptureFixture) -> None:
+    process = wanted()
+    queue = process.engine.queues[1]
+    process.pager.arrived(process.reading.pop(0), OSError(errno.EIO, "Input/output error"))
+    process.tick()
+    before, rotten = queue.unreadable, process.engine.pool.rotten
+    told = len(process.damage)
+    queue.max_count = queue.ready - 1
+    process.client.publish(b"x", "q")
+    process.client.turn()
+    assert queue.unreadable == before - 2 and process.engine.pool.rotten == rotten
+    process.tick(LOOK)
+    assert process.broker.alarms[ROT].startswith(f"{before - 2} messages cannot be read back")
+    assert len(process.damage) == told + 1
+    with caplog.at_level(logging.WARNING):
+        caplog.clear()
+        process.engine.purge(queue)
+        process.client.turn()
+        process.tick()
+    assert [(record.levelname, record.getMessage()) for record in caplog.records if "rot" in record.getMessage()] == [
+        ("WARNING", "rot: no message waits any more that cannot be read")
+    ]
+
+
+def test_what_waits_for_it_is_told_at_the_next_tick(caplog: pytest.LogCaptureFixture) -> None:
+    process = wanted()
+    process.tick()
+    called: list[None] = []
+    process.client.channel.get(process.engine.queues[1], False, lambda: called.append(None))
+    process.pager.arrived(process.reading[0], OSError(errno.EIO, "Input/output error"))
+    assert not called
+    process.tick(0.0)
+    assert len(called) == 1
+    found = [record for record in caplog.records if record.getMessage() == f"rot: {process.broker.alarms[ROT]}"]
+    assert [record.levelname for record in found] == ["ERROR"]
+
+
+def test_a_read_that_has_failed_makes_room_for_another() -> None:
+    process = Process()
+    process.pager._paging.ahead = 30
+    process.publish(4 * LIMIT)
+    process.client.channel.consume(process.engine.queues[1], "c", False, 0)
+    for _ in range(20):
+        process.client.turn()
+    for _ in range(5):
+        assert len(process.reading) == 4
+        process.pager.arrived(process.reading.pop(0), OSError(errno.EIO, "Input/output error"))
+
+
+@pytest.mark.parametrize(("number", "more"), [(NAMED, ""), (NAMED + 1, "1 more"), (NAMED + 3, "3 more")])
+def test_the_alarm_names_some_queues(number: int, more: str) -> None:
+    process = wanted()
+    found: Any = [(SimpleNamespace(name=f"q{each}"), each + 1) for each in range(number)]
+    process.pager._broker = cast(Broker, SimpleNamespace(engine=SimpleNamespace(rotten_queues=lambda: found)))
+    names = [f"q{each} ({each + 1})" for each in range(NAMED)] + ([more] if more else [])
+    total = number * (number + 1) // 2
+    what = f"{total} messages cannot be read back, and wait: queue {', '.join(names)}"
+    assert process.pager._rot() == f"{what}; last found in the page file"

@@ -221,8 +221,10 @@ def test_dead_letters_that_cannot_be_read_wait_in_their_queue(site: Site, known:
     if known:
         site.go_on()
     if by_client:
+        ready = queue.core.ready
         with pytest.raises(AmqpError, match="cannot be read"):
             site.vhost.delete_queue(None, "q", False, False)
+        assert site.vhost.deletable_queue(None, "q", False, False) is None and queue.core.ready == ready
     else:
         site.vhost.consumers_gone([queue.core])
         site.go_on()
@@ -293,3 +295,12 @@ def test_a_change_of_role_makes_stuck_letters_messages_again(site: Site) -> None
     assert stuck and queue.core.unacked == stuck
     site.engine.demote()
     assert not queue.core.stuck and not queue.core.unacked and queue.core.ready == 5 + stuck
+
+
+def test_a_backup_deletes_a_queue_of_its_own(site: Site) -> None:
+    site.vhost.default_replicate = "none"
+    queue = site.queue(AUTO_DELETE, alternate_exchange="else")
+    queue.used, site.engine.passive = True, True
+    site.page(rotten=False)
+    end(site, queue)
+    assert site.deleted
