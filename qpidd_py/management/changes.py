@@ -42,7 +42,7 @@ class Changes:
         vhost, source, moved = self._broker.vhost, text(arguments, "source"), 0
         left = min(limit, max(1, vhost.queues[source].core.ready if source in vhost.queues else 1))
         while True:
-            some, waited = 0, False
+            waited = False
             try:
                 some = vhost.move_messages(None, source, min(left, SLICE), target, exchange)
                 moved, left = moved + some, left - some

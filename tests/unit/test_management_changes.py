@@ -71,6 +71,13 @@ def test_that_a_queue_is_empty_is_said_when_this_broker_is_still_the_primary(ask
     assert [answer["ok"] for answer in replies] == [True]
 
 
+def test_one_moves(asker):
+    asker.declare("a", b"0", b"1")
+    asker.declare("b")
+    assert asker.ask("queue.move", source="a", target="b", limit=1) == {"moved": 1}
+    assert asker.bodies("b") == [b"0"]
+
+
 def test_only_what_is_ready_moves(asker):
     asker.declare("a", b"0", b"1")
     asker.declare("b")
@@ -143,6 +150,8 @@ def test_a_deposed_broker_does_not_know(asker):
         ("queue.move", {"source": "a"}, "wanted a target (a queue) or an exchange"),
         ("queue.move", {"source": "a", "target": "a", "exchange": "e"}, "wanted a target (a queue) or an exchange"),
         ("queue.move", {"source": "a", "target": "a", "limit": 0}, "limit 0, wanted a number above 0"),
+        ("queue.move", {"source": "a", "target": "a", "limit": True}, "limit True, wanted a number above 0"),
+        ("queue.move", {"source": "a", "target": "a", "limit": "3"}, "limit '3', wanted a number above 0"),
         ("queue.move", {"source": 1, "target": "a"}, "source is 1, wanted a string"),
         ("queue.purge", {}, "queue is None, wanted a string"),
         ("queue.delete", {"queue": "none"}, "no queue 'none'"),
