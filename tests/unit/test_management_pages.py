@@ -9,7 +9,7 @@ import pytest
 from qpidd_py.amqp.codec import encode_properties
 from qpidd_py.broker.broker import Broker
 from qpidd_py.core import Engine, Queue, Route, soon
-from qpidd_py.management import changes
+from qpidd_py.management import changes, model
 from qpidd_py.management.model import Management
 from qpidd_py.management.turns import Turns
 from tests.support.memory import MemoryClient
@@ -76,13 +76,46 @@ LEVELS: dict[str, Any] = {"x-max-priority": 2}
 
 
 @pytest.mark.parametrize("arguments", [{}, LEVELS])
-@pytest.mark.parametrize("limit", [1, 10, 1000])
+@pytest.mark.parametrize("limit", [1, 7, 10, 1000])
 def test_a_peek_is_answered(arguments: dict[str, Any], limit: int) -> None:
     site = Site(**arguments)
     wanted = [body[:9] for body in sorted(_bodies(), key=lambda body: -(int(body[:9]) % 3) if arguments else 0)]
     [answer] = site.ask("queue.peek", queue="source", limit=limit)
     assert [message["body"][:9].encode() for message in answer["result"]] == wanted[:limit]
     assert site.engine.pool.at_once == 0
+
+
+def _first_pages() -> tuple[Site, int]:
+    """The second page cannot be read back; and the octets of what a peek shows of the first."""
+    site = Site()
+    next(octets for octets in site.pages.octets.values() if b"%09d" % HELD in octets)[-5] ^= 1
+    header = encode_properties({"priority": 0}, len(_bodies()[0] + BODY))
+    return site, HELD * (len(header) + len(_bodies()[0] + BODY))
+
+
+def test_a_peek_waits_for_nothing_that_it_does_not_show() -> None:
+    site, _ = _first_pages()
+    [answer] = site.ask("queue.peek", queue="source", limit=HELD)
+    assert len(answer["result"]) == HELD
+    [answer] = site.ask("queue.peek", queue="source", limit=HELD + 1)
+    assert "cannot be read back" in answer["error"]
+
+
+@pytest.mark.parametrize(("more", "shown"), [(-1, HELD), (0, HELD), (1, None)])
+def test_a_peek_shows_so_many_octets(more: int, shown: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the message that exceeds them."""
+    site, octets = _first_pages()
+    monkeypatch.setattr(model, "BROWSE_OCTETS", octets + more)
+    [answer] = site.ask("queue.peek", queue="source", limit=1000)
+    assert len(answer.get("result", ())) == (shown or 0) and ("error" in answer) == (shown is None)
+
+
+def test_a_peek_shows_so_many_octets_of_many_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, octets = _first_pages()
+    site = Site()
+    monkeypatch.setattr(model, "BROWSE_OCTETS", 3 * octets - octets // HELD)
+    [answer] = site.ask("queue.peek", queue="source", limit=1000)
+    assert len(answer["result"]) == 3 * HELD - 1
 
 
 def _bodies() -> list[bytes]:
