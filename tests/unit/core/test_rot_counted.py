@@ -153,3 +153,33 @@ def test_those_of_an_unfinished_difference_are_counted() -> None:
     unfinished.check()
     engine.merge(1)
     unfinished.check()
+
+
+def test_those_that_a_sweep_has_collected_are_counted() -> None:
+    engine = Engine(segment_size=SEGMENT)
+    queue = engine.create_queue(1, "q", True)
+    client, pages = MemoryClient(engine, q=queue), MemoryPages(engine)
+    pages.on_rot = lambda: None
+    for _ in range(280):
+        client.publish(BODY, "q")
+        client.turn()
+    engine.flush()
+    client.channel.consume(queue, "c", False, 0)
+    client.turn()
+    for tag in range(1, 281):
+        if tag % 7:
+            client.send(Basic.Ack(tag))
+    client.connection.close()
+    engine.end_turn()
+    engine.pool.sparse = 1
+    while not engine.pool.swept:
+        engine.tick()
+    pages.everything()
+    assert pages.octets
+    for octets in pages.octets.values():
+        octets[-5] ^= 1
+    with pytest.raises(RotError):
+        while not soon(queue, 0, lambda: None):
+            pages.arrive()
+    assert queue.unreadable
+    queue.check()

@@ -169,3 +169,4 @@ def test_a_copy_has_every_message_once(seed: int) -> None:
             site.pages.arrive(1)
     held = [id for low, high in decode_ids(site.core.held()) for id in range(low, high + 1) if id <= position]
     assert copy.ended and sorted(found) == held
+    assert site.broker.engine.pool.at_once == 0, "the loop does not wait for a disk"
