@@ -34,7 +34,7 @@ class FailoverUpdates:
         if now != self._told:
             exchange = self._vhost.exchanges[FAILOVER]
             with contextlib.suppress(MemoryError):
-                if exchange.bindings:
+                if exchange.size:
                     self._send(self._vhost.routing.destinations(exchange, b"", {}))
                 self._told = now
 

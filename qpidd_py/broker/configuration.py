@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol
 
 from qpidd_py.amqp.fields import FieldError, decode_operation, encode_table
 from qpidd_py.broker.arguments import REPLICATE
+from qpidd_py.broker.debris import CHANGE, Debris, Destination
 from qpidd_py.broker.exchange import FAILOVER, PREDECLARED, Binding, BindingKey, Exchange, binding_key, make_exchange
 from qpidd_py.broker.operation_rules import check_operation
 from qpidd_py.broker.queue import LOCAL_NUMBERS, DeclaredQueue, limit
@@ -55,7 +56,8 @@ class Configuration:
         self.queues_of: Counter[str] = Counter()  # user -> queues that this user has declared
         self.next_number = 1
         self.links = 0  # counts changes of exchanges and of bindings between them
-        self._incoming: dict[DeclaredQueue | Exchange, dict[BindingKey, Binding]] = {}
+        self._sources: dict[Destination, dict[Exchange, None]] = {}  # those that are gone, too, until they are cleared
+        self.debris = Debris(self._unlink)
         self._alternates: Counter[str] = Counter()  # name -> exchanges that have it as their alternate, there or not
         self._last_local = LOCAL_NUMBERS
         for name, kind in PREDECLARED.items():
@@ -89,8 +91,7 @@ class Configuration:
 
     def drop_queue(self, queue: DeclaredQueue) -> None:
         """Deletes the queue with its messages and bindings."""
-        for binding in self.incoming(queue):
-            self._remove(binding)
+        self._unbind_all(queue)
         del self.queues[queue.name]
         self.queues_of[queue.user] -= 1
         cancelled = self._engine.delete_queue(queue.core)  # forgets the routes too
@@ -116,10 +117,10 @@ class Configuration:
 
     def drop_exchange(self, exchange: Exchange) -> None:
         """Deletes the exchange with all bindings from it and to it."""
-        linked = exchange.onward or self.incoming(exchange)
-        for binding in (*exchange.bindings.values(), *self.incoming(exchange)):
-            if binding.key in binding.source.bindings:
-                self._remove(binding)
+        linked = exchange.onward or self.sources(exchange)
+        self._unbind_all(exchange)
+        tables, exchange.tables, exchange.size = exchange.tables, {}, 0
+        self.debris.add(exchange, tables)
         del self.exchanges[exchange.name]
         self._alternates[exchange.alternate or ""] -= 1
         if not self._alternates[exchange.alternate or ""]:
@@ -129,31 +130,47 @@ class Configuration:
 
     def create_binding(self, binding: Binding, position: int, payload: bytes) -> None:
         binding.position, binding.payload = position, payload
+        self.debris.clear(CHANGE)
         binding.source.add(binding)
-        self._incoming.setdefault(binding.destination, {})[binding.key] = binding
+        self._sources.setdefault(binding.destination, {})[binding.source] = None
         self.links += isinstance(binding.destination, Exchange)
         to_queue = isinstance(binding.destination, DeclaredQueue)
         self._engine.forget_routes(binding.source.gains(binding) if to_queue else None)
 
     def drop_binding(self, binding: Binding) -> None:
-        self._remove(binding)
-        self.links += isinstance(binding.destination, Exchange)
-        left = binding.destination
+        source, left = binding.source, binding.destination
+        source.remove(binding)
+        if left not in source.tables:
+            self._unlink(source, left)
+        self.links += isinstance(left, Exchange)
         self._engine.forget_routes(left.core if isinstance(left, DeclaredQueue) else None)
+        self._shifted(source)
 
-    def _remove(self, binding: Binding) -> None:
-        binding.source.remove(binding)
-        left = self._incoming[binding.destination]
-        del left[binding.key]
-        if not left:
-            del self._incoming[binding.destination]
+    def _unbind_all(self, gone: DeclaredQueue | Exchange) -> None:
+        """All bindings to what is deleted leave the tables at once, and the indexes later."""
+        gone.gone = True
+        for source in self.sources(gone):
+            self.debris.add(source, {gone: source.lose(gone)})
+            self._shifted(source)
+        self._sources.pop(gone, None)
 
-    def incoming(self, destination: DeclaredQueue | Exchange) -> list[Binding]:
-        """The bindings to a queue or an exchange."""
-        return list(self._incoming.get(destination, {}).values())
+    def _shifted(self, source: Exchange) -> None:
+        if source.shifts:
+            self._engine.forget_routes(source.mark)
+
+    def _unlink(self, source: Exchange, destination: Destination) -> None:
+        sources = self._sources.get(destination)
+        if sources is not None:
+            sources.pop(source, None)
+            if not sources:
+                del self._sources[destination]
+
+    def sources(self, destination: Destination) -> list[Exchange]:
+        """The exchanges with bindings to a queue or an exchange, without itself if it is gone."""
+        return [source for source in self._sources.get(destination, ()) if not source.gone]
 
     def bindings(self) -> Iterable[Binding]:
-        return (binding for exchange in self.exchanges.values() for binding in exchange.bindings.values())
+        return (binding for exchange in self.exchanges.values() for binding in exchange.bindings())
 
     # ------------------------------------------------------------ a backup follows the log
 
@@ -208,7 +225,7 @@ class Configuration:
             log.warning("binding at %d has no end here: %r", position, operation)
             return
         binding = Binding(source, destination, octets(operation["key"]), operation["arguments"])
-        existing = source.bindings.get(binding.key)
+        existing = source.find(destination, binding.key)
         if existing is not None:  # of this broker only until now; its place may depend on its position
             self.drop_binding(existing)
         self.create_binding(binding, position, payload)
@@ -217,8 +234,9 @@ class Configuration:
         source, destination = self._ends(operation)
         if source is not None and destination is not None:
             key = binding_key(source, destination, octets(operation["key"]), operation["arguments"])
-            if key in source.bindings:
-                self.drop_binding(source.bindings[key])
+            existing = source.find(destination, key)
+            if existing is not None:
+                self.drop_binding(existing)
 
     def _apply_numbers(self, operation: Operation, position: int, payload: bytes) -> None:
         self.next_number = max(self.next_number, operation["next"])

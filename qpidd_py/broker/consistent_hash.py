@@ -39,29 +39,41 @@ def jump(octets: bytes, places: int) -> int:
     return place
 
 
+def _never(thing: object) -> bool:
+    return False
+
+
 class Line(Generic[T]):
     """Things in a line, each with a weight."""
 
-    def __init__(self, rank: Callable[[T], int]) -> None:
-        """`rank`: the order in which things came; equal ones keep the order in which they were added."""
+    def __init__(self, rank: Callable[[T], int], gone: Callable[[T], bool] = _never) -> None:
+        """`rank`: the order in which things came; equal ones keep the order in which they were added.  `gone`: they
+        have no place in the line, and are removed some time; `changed` has to be called when it answers anew."""
         self._rank = rank
+        self._gone = gone
         self._weights: dict[T, int] = {}
         self._things: list[T] = []
         self._ends: list[int] = []
+        self._current = False
 
     def add(self, thing: T, weight: int) -> None:
         self._weights[thing] = weight
-        self._ends.clear()
+        self.changed()
 
     def remove(self, thing: T) -> None:
         del self._weights[thing]
-        self._ends.clear()
+        if not self._gone(thing):
+            self.changed()
+
+    def changed(self) -> None:
+        self._current = False
 
     def find(self, octets: bytes) -> T | None:
         """The thing that takes what has these octets; None without any weight."""
-        if len(self._ends) != len(self._weights):
-            self._things = sorted(self._weights, key=self._rank)
+        if not self._current:
+            self._things = sorted((thing for thing in self._weights if not self._gone(thing)), key=self._rank)
             self._ends = list(accumulate(self._weights[thing] for thing in self._things))
+            self._current = True
         if not self._ends or not self._ends[-1]:
             return None
         return self._things[bisect_right(self._ends, jump(octets, self._ends[-1]))]

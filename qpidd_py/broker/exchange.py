@@ -1,6 +1,11 @@
-"""Exchanges and their bindings: which destinations a routing key (and, for headers exchanges, a message) reaches."""
+"""Exchanges and their bindings: which destinations a routing key (and, for headers exchanges, a message) reaches.
 
-from collections.abc import Iterable, Mapping
+An exchange has one table of bindings for each destination, so a destination that is deleted leaves it with one step
+(`lose`).  The index by which a kind finds what matches has these bindings until `debris` has cleared them away; what
+is `gone` is left out of every answer.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from qpidd_py.amqp.fields import encode_table, encode_value
@@ -27,6 +32,8 @@ PREDECLARED: Final = {
 
 BindingKey = tuple[str, bool, str, bytes, bytes]
 """Source, whether the destination is an exchange, its name, routing key, encoded arguments."""
+Table = dict[BindingKey, "Binding"]
+"""The bindings from one exchange to one destination."""
 
 
 class Binding:
@@ -63,6 +70,7 @@ class Exchange:
 
     type = ""
     by_header = False  # whether the routing key alone does not decide
+    shifts = False  # whether a message goes elsewhere when a binding that it did not take is removed
 
     def __init__(
         self, name: str, durable: bool, auto_delete: bool, internal: bool, arguments: Mapping[str, Any]
@@ -72,8 +80,11 @@ class Exchange:
         self.auto_delete = auto_delete
         self.internal = internal
         self.arguments = dict(arguments)
-        self.bindings: dict[BindingKey, Binding] = {}  # from this exchange
-        self.onward: dict[Exchange, int] = {}  # the exchanges that bindings lead to, and how many to each
+        self.tables: dict[DeclaredQueue | Exchange, Table] = {}
+        self.onward: dict[Exchange, None] = {}  # the exchanges that bindings lead to
+        self.size = 0  # bindings
+        self.had_bindings = False
+        self.gone = False  # it was deleted
         self.mark = Mark()
         self.position = 0  # of its declaration; 0 if it is not replicated
         self.payload = b""
@@ -106,23 +117,42 @@ class Exchange:
             ALTERNATE: self.alternate,
         }
 
+    def bindings(self) -> Iterator[Binding]:
+        """Those from this exchange."""
+        return (binding for table in self.tables.values() for binding in table.values())
+
+    def find(self, destination: "DeclaredQueue | Exchange", key: BindingKey) -> Binding | None:
+        return self.tables.get(destination, {}).get(key)
+
     def add(self, binding: Binding) -> None:
-        self.bindings[binding.key] = binding
+        """It is a new one."""
+        self.tables.setdefault(binding.destination, {})[binding.key] = binding
         if isinstance(binding.destination, Exchange):
-            self.onward[binding.destination] = self.onward.get(binding.destination, 0) + 1
+            self.onward[binding.destination] = None
+        self.size += 1
+        self.had_bindings = True
         self._added(binding)
 
     def remove(self, binding: Binding) -> None:
-        del self.bindings[binding.key]
-        if isinstance(binding.destination, Exchange):
-            self.onward[binding.destination] -= 1
-            if not self.onward[binding.destination]:
-                del self.onward[binding.destination]
-        self._removed(binding)
+        table = self.tables[binding.destination]
+        del table[binding.key]
+        self.size -= 1
+        if not table:
+            self.lose(binding.destination)
+        self.forget(binding)
 
-    def matching(self, routing_key: bytes, properties: Mapping[str, Any]) -> Iterable[Binding]:
-        """The bindings that a message takes; `properties` (decoded) are only looked at where `by_header` is set."""
-        raise NotImplementedError
+    def lose(self, destination: "DeclaredQueue | Exchange") -> Table:
+        """All bindings to a destination, which is gone: the caller has each forgotten."""
+        if isinstance(destination, Exchange):
+            self.onward.pop(destination, None)
+        table = self.tables.pop(destination)
+        self.size -= len(table)
+        return table
+
+    def matching(self, routing_key: bytes, properties: Mapping[str, Any]) -> list["DeclaredQueue | Exchange"]:
+        """Where a message goes; `properties` (decoded) are only looked at where `by_header` is set."""
+        found = [binding.destination for binding in self._matching(routing_key, properties)]
+        return [destination for destination in found if not destination.gone]
 
     def check(self, routing_key: bytes, arguments: Mapping[str, Any]) -> None:
         """Raises 406 for a binding that means nothing here."""
@@ -131,10 +161,15 @@ class Exchange:
         """What a new binding to a queue changes: the routes of one routing key, or all."""
         return self.mark
 
-    def _added(self, binding: Binding) -> None:
+    def forget(self, binding: Binding) -> None:
+        """Takes a binding that is in no table any more out of the index."""
         raise NotImplementedError
 
-    def _removed(self, binding: Binding) -> None:
+    def _matching(self, routing_key: bytes, properties: Mapping[str, Any]) -> Iterable[Binding]:
+        """From the index."""
+        raise NotImplementedError
+
+    def _added(self, binding: Binding) -> None:
         raise NotImplementedError
 
 
@@ -145,20 +180,20 @@ class DirectExchange(Exchange):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._by_key: dict[bytes, dict[BindingKey, Binding]] = {}
+        self._by_key: dict[bytes, dict[Binding, None]] = {}
 
-    def matching(self, routing_key: bytes, properties: Mapping[str, Any]) -> Iterable[Binding]:
-        return self._by_key.get(routing_key, {}).values()
+    def _matching(self, routing_key: bytes, properties: Mapping[str, Any]) -> Iterable[Binding]:
+        return self._by_key.get(routing_key, ())
 
     def gains(self, binding: Binding) -> bytes | Mark:
         return binding.routing_key
 
     def _added(self, binding: Binding) -> None:
-        self._by_key.setdefault(binding.routing_key, {})[binding.key] = binding
+        self._by_key.setdefault(binding.routing_key, {})[binding] = None
 
-    def _removed(self, binding: Binding) -> None:
+    def forget(self, binding: Binding) -> None:
         bindings = self._by_key[binding.routing_key]
-        del bindings[binding.key]
+        del bindings[binding]
         if not bindings:
             del self._by_key[binding.routing_key]
 
@@ -168,13 +203,13 @@ class FanoutExchange(Exchange):
 
     type = "fanout"
 
-    def matching(self, routing_key: bytes, properties: Mapping[str, Any]) -> Iterable[Binding]:
-        return self.bindings.values()
+    def matching(self, routing_key: bytes, properties: Mapping[str, Any]) -> list["DeclaredQueue | Exchange"]:
+        return list(self.tables)
 
     def _added(self, binding: Binding) -> None:
         pass
 
-    def _removed(self, binding: Binding) -> None:
+    def forget(self, binding: Binding) -> None:
         pass
 
 
@@ -185,19 +220,19 @@ class TopicExchange(Exchange):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._trie: TopicTrie[BindingKey] = TopicTrie()
+        self._trie: TopicTrie[Binding] = TopicTrie()
 
-    def matching(self, routing_key: bytes, properties: Mapping[str, Any]) -> Iterable[Binding]:
-        return [self.bindings[key] for key in self._trie.match(routing_key)]
+    def _matching(self, routing_key: bytes, properties: Mapping[str, Any]) -> Iterable[Binding]:
+        return self._trie.match(routing_key)
 
     def gains(self, binding: Binding) -> bytes | Mark:
         return self.mark if has_wildcard(binding.routing_key) else binding.routing_key
 
     def _added(self, binding: Binding) -> None:
-        self._trie.add(binding.routing_key, binding.key)
+        self._trie.add(binding.routing_key, binding)
 
-    def _removed(self, binding: Binding) -> None:
-        self._trie.remove(binding.routing_key, binding.key)
+    def forget(self, binding: Binding) -> None:
+        self._trie.remove(binding.routing_key, binding)
 
 
 class HeadersExchange(Exchange):
@@ -208,39 +243,44 @@ class HeadersExchange(Exchange):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._index: HeadersIndex[BindingKey] = HeadersIndex()
+        self._index: HeadersIndex[Binding] = HeadersIndex()
 
     def check(self, routing_key: bytes, arguments: Mapping[str, Any]) -> None:
         check_match(arguments, f"binding of exchange '{self.name}' in vhost '/'")
 
-    def matching(self, routing_key: bytes, properties: Mapping[str, Any]) -> Iterable[Binding]:
-        return [self.bindings[key] for key in self._index.match(properties.get("headers", {}))]
+    def _matching(self, routing_key: bytes, properties: Mapping[str, Any]) -> Iterable[Binding]:
+        return self._index.match(properties.get("headers", {}))
 
     def _added(self, binding: Binding) -> None:
-        self._index.add(binding.key, binding.arguments)
+        self._index.add(binding, binding.arguments)
 
-    def _removed(self, binding: Binding) -> None:
-        self._index.remove(binding.key)
+    def forget(self, binding: Binding) -> None:
+        self._index.remove(binding)
 
 
 class ConsistentHashExchange(Exchange):
     """Each message to one binding, chosen by the hash of its routing key, or of one of its headers or properties."""
 
     type = "x-consistent-hash"
+    shifts = True
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._header = self.arguments.get(HASH_HEADER)
         self._property = self.arguments.get(HASH_PROPERTY)
         self.by_header = self._header is not None or self._property is not None
-        self._line: Line[Binding] = Line(lambda binding: binding.position)
+        self._line: Line[Binding] = Line(lambda binding: binding.position, lambda binding: binding.destination.gone)
+
+    def lose(self, destination: DeclaredQueue | Exchange) -> Table:
+        self._line.changed()
+        return super().lose(destination)
 
     def check(self, routing_key: bytes, arguments: Mapping[str, Any]) -> None:
         if not weight(routing_key):
             text = f"binding key of exchange '{self.name}' is its weight, 1 to {MOST}, found {routing_key!r:.60}"
             raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
 
-    def matching(self, routing_key: bytes, properties: Mapping[str, Any]) -> Iterable[Binding]:
+    def _matching(self, routing_key: bytes, properties: Mapping[str, Any]) -> Iterable[Binding]:
         found = self._line.find(self._hashed(routing_key, properties))
         return [] if found is None else [found]
 
@@ -253,7 +293,7 @@ class ConsistentHashExchange(Exchange):
     def _added(self, binding: Binding) -> None:
         self._line.add(binding, weight(binding.routing_key))
 
-    def _removed(self, binding: Binding) -> None:
+    def forget(self, binding: Binding) -> None:
         self._line.remove(binding)
 
 

@@ -81,6 +81,8 @@ class DeclaredQueue:
         self.used_position = 0  # of the operation that noted its first consumer
         self.used_payload = b""
         self.consumed_exclusively = False  # its only consumer is exclusive
+        self.gone = False  # it was deleted
+        self.ending = False  # it is deleted soon, or when somebody asks for it
         self.reserved = ""  # why messages may not be taken out or put in; empty = they may
 
     @property

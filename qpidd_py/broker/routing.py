@@ -161,7 +161,7 @@ class RoutingTable:
             queue = self._queues.get(routing_key.decode("utf-8", "replace"))
             self._missed = self._missed or queue is None
             return [queue] if queue else []
-        found = [binding.destination for binding in exchange.matching(routing_key, properties)]
+        found = exchange.matching(routing_key, properties)
         if not found and exchange.alternate is not None and exchange.alternate in self._exchanges:
             return [self._exchanges[exchange.alternate]]
         return found

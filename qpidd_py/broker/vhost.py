@@ -36,7 +36,9 @@ from qpidd_py.broker.configuration import (
     exchange_operation,
     queue_operation,
 )
-from qpidd_py.broker.exchange import EXCHANGE_TYPES, FAILOVER, Binding, Exchange
+from qpidd_py.broker.debris import TICK
+from qpidd_py.broker.endings import Endings
+from qpidd_py.broker.exchange import EXCHANGE_TYPES, FAILOVER, Binding, Exchange, binding_key
 from qpidd_py.broker.limits import Limits, check_queues
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.broker.routing import MANAGEMENT, RoutingTable
@@ -51,8 +53,6 @@ log = logging.getLogger(__name__)
 
 DELETIONS: Final = 100
 """Of idle queues, at most, in one tick."""
-
-
 OWNER_TIME: Final = 60.0
 """Seconds for which a replicated exclusive queue without a time limit waits for its owner after a fail-over."""
 
@@ -79,6 +79,7 @@ class VHost:
         """Called when a queue was bound to `amq.failover`."""
         self._exclusive: dict[object, dict[str, DeclaredQueue]] = {}  # by connection
         self.idle: Deadlines[DeclaredQueue] = Deadlines()  # when a queue has been idle for its time limit
+        self.endings = Endings(self)
         self._used: dict[DeclaredQueue, None] = {}  # queues with a time limit that begins with the next tick
         self._leaving: dict[DeclaredQueue, bool] = {}  # queues that are looked at again, and whether to delete them
 
@@ -103,12 +104,20 @@ class VHost:
 
     def find_queue(self, name: str, connection: object) -> DeclaredQueue:
         """Raises 404, 405 if it is exclusive to another connection, 403 if access is not allowed."""
-        queue = self.queues.get(name)
+        queue = self._present(name)
         if queue is None:
             raise refuse(ReplyCode.NOT_FOUND, f"no queue '{name}' in vhost '/'")
         if queue.exclusive and queue.owner is not connection:
             raise refuse(ReplyCode.RESOURCE_LOCKED, _LOCKED.format(name))
         check_ours(queue, f"queue '{name}'", self.engine.passive)
+        return queue
+
+    def _present(self, name: str) -> DeclaredQueue | None:
+        """The queue of that name, unless it should be gone."""
+        queue = self.queues.get(name)
+        if queue is not None and queue.ending:
+            self.endings.finish(queue)
+            queue = self.queues.get(name)
         return queue
 
     def declare_queue(
@@ -121,7 +130,7 @@ class VHost:
         arguments: Mapping[str, Any],
     ) -> tuple[DeclaredQueue, int]:
         """The queue, new or found equal, and the position to wait for.  `connection`: None for the broker itself."""
-        if name in self.queues:
+        if self._present(name) is not None:
             return self._redeclare_queue(connection, name, durable, exclusive, auto_delete, arguments)
         if connection is not None and name.startswith("amq.") and not name.startswith("amq.gen-"):
             raise refuse(ReplyCode.ACCESS_REFUSED, f"queue name '{name}' contains reserved prefix 'amq.*'")
@@ -138,6 +147,7 @@ class VHost:
                 self.floods.write(logging.WARNING, "quorum queue without a cluster, the only copy: %.100r", name)
         user = str(getattr(connection, "user", ""))
         check_queues(self.limits, name, user, len(self.queues), self.configuration.queues_of)
+        self.endings.go_on(2)
         operation = queue_operation(name, 0, durable, exclusive, auto_delete, {**arguments, REPLICATE: level}, user)
         queue = self._new_queue(operation, level)
         if exclusive:
@@ -194,7 +204,7 @@ class VHost:
     def delete_queue(self, connection: object, name: str, if_unused: bool, if_empty: bool) -> tuple[int, int]:
         """Returns the number of messages deleted with it, and the position to wait for.  Deleting a missing queue is no
         error, so that a client may repeat a deletion whose answer it lost."""
-        if name not in self.queues:
+        if self._present(name) is None:
             return 0, self._unchanged(self.engine.changed)
         queue = self.find_queue(name, connection)
         check_free(queue)
@@ -212,7 +222,7 @@ class VHost:
 
     def deletable_queue(self, connection: object, name: str, if_unused: bool, if_empty: bool) -> DeclaredQueue | None:
         """A queue whose messages may go before it does, in slices; None for one that `delete_queue` does at once."""
-        if name not in self.queues or if_empty:
+        if self._present(name) is None or if_empty:
             return None
         queue = self.find_queue(name, connection)
         check_free(queue)
@@ -244,9 +254,9 @@ class VHost:
     def _drop_queue(self, queue: DeclaredQueue) -> None:
         if queue.position:
             self._log({"op": "queue.delete", "name": queue.name, "number": queue.number})
-        sources = {binding.source for binding in self.configuration.incoming(queue)}
+        sources = self.configuration.sources(queue)
         self.configuration.drop_queue(queue)
-        self._collect(sources)
+        self.endings.end_exchanges(sources)
 
     def purgeable_queue(self, connection: object, name: str) -> DeclaredQueue:
         """A queue that its caller purges in slices (`Engine.purge_some`), and then asks `purged`."""
@@ -297,35 +307,36 @@ class VHost:
     def consumers_gone(self, queues: Iterable[Queue]) -> None:
         """Each queue lost a consumer; auto-delete queues are deleted with their last one.  On a former primary the log
         decides."""
-        for core in queues:
-            queue = core.owner
-            if core.deleted or not isinstance(queue, DeclaredQueue) or core.consumer_count:
-                continue
-            self.used(queue)
-            queue.consumed_exclusively = False
-            if queue.auto_delete and queue.delay is None and not (self.engine.passive and queue.position):
-                self.remove_queue(queue)
+        unused = [core.owner for core in queues if not core.deleted and not core.consumer_count]
+        ended = []
+        for queue in unused:
+            if isinstance(queue, DeclaredQueue):
+                self.used(queue)
+                queue.consumed_exclusively = False
+                if queue.auto_delete and queue.delay is None and self.decides(queue):
+                    ended.append(queue)
+        self.endings.end_queues(ended)
 
     def connection_gone(self, connection: object) -> None:
         """Deletes its exclusive queues.  On a former primary the replicated ones stay until the new primary deletes
         them."""
-        for queue in list(self._exclusive.pop(connection, {}).values()):
-            queue.owner = None
-            if not (self.engine.passive and queue.position):
-                self.remove_queue(queue)
+        self.endings.end_queues(self._exclusive.pop(connection, {}).values())
 
     def on_promoted(self) -> None:
         """This broker is primary now: deletes what depended on the clients of the old primary.
 
         The time limit of auto-delete and exclusive queues starts now, so that their users can reconnect."""
-        for queue in list(self.queues.values()):
-            used = queue.auto_delete and queue.used_position and not queue.core.consumer_count
-            used_up = used and queue.expires is None and not queue.exclusive
-            if queue.position and used_up and self.queues.get(queue.name) is queue:
-                self.remove_queue(queue)
+        self.endings.end_queues([queue for queue in self.queues.values() if self._was_used_up(queue)])
+        exchanges = [found for found in self.exchanges.values() if found.auto_delete and found.had_bindings]
+        self.endings.end_exchanges([exchange for exchange in exchanges if exchange.position])
         for queue in self.queues.values():
             self.used(queue)
         self.engine.forget_routes()
+
+    @staticmethod
+    def _was_used_up(queue: DeclaredQueue) -> bool:
+        used = queue.auto_delete and queue.used_position and not queue.core.consumer_count
+        return bool(queue.position and used and queue.expires is None and not queue.exclusive)
 
     def on_restarted(self) -> None:
         """The broker was restarted with its journal: what is not durable ends with the process."""
@@ -336,7 +347,11 @@ class VHost:
                 self.remove_queue(queue)
         for exchange in [found for found in self.exchanges.values() if found.position and not found.durable]:
             if self.exchanges.get(exchange.name) is exchange:
-                self._remove_exchange(exchange)
+                self.remove_exchange(exchange)
+
+    def decides(self, thing: DeclaredQueue | Exchange) -> bool:
+        """Whether this broker does, and not the log."""
+        return not (self.engine.passive and thing.position)
 
     def used(self, queue: DeclaredQueue) -> None:
         """Its time limit for being idle, if it has one, begins again."""
@@ -355,8 +370,10 @@ class VHost:
             if due is None:
                 break
             busy = due.core.consumer_count or due.waits_for_its_first_user or due.expires is None
-            if (due.waits_for_its_owner or not busy) and not (self.engine.passive and due.position):
+            if (due.waits_for_its_owner or not busy) and self.decides(due):
                 self.remove_queue(due)
+        self.endings.go_on()
+        self.configuration.debris.clear(TICK)
 
     # ------------------------------------------------------------ exchanges
 
@@ -404,28 +421,22 @@ class VHost:
         if exchange is None:
             return self._unchanged(self.engine.changed)
         check_ours(exchange, f"exchange '{name}'", self.engine.passive)
-        if if_unused and (exchange.bindings or self._is_alternate(name)):
+        if if_unused and (exchange.size or self._is_alternate(name)):
             raise refuse(ReplyCode.PRECONDITION_FAILED, f"exchange '{name}' in vhost '/' in use")
-        self._remove_exchange(exchange)
+        self.remove_exchange(exchange)
         return self.engine.changed if exchange.position else 0
 
     def _is_alternate(self, name: str) -> bool:
         users: Iterable[DeclaredQueue | Exchange] = (*self.exchanges.values(), *self.queues.values())
         return any(user.alternate == name for user in users)
 
-    def _remove_exchange(self, exchange: Exchange) -> None:
+    def remove_exchange(self, exchange: Exchange) -> None:
+        """Deletes unconditionally, and with it auto-delete exchanges that lose their last binding."""
         if exchange.position:
             self._log({"op": "exchange.delete", "name": exchange.name})
-        sources = {binding.source for binding in self.configuration.incoming(exchange)} - {exchange}
+        sources = self.configuration.sources(exchange)
         self.configuration.drop_exchange(exchange)
-        self._collect(sources)
-
-    def _collect(self, sources: Iterable[Exchange]) -> None:
-        """Auto-delete exchanges are deleted with their last binding.  (In order of name, since a set has none.)"""
-        for exchange in sorted(sources, key=lambda item: item.name):
-            left = exchange.auto_delete and not exchange.bindings and self.exchanges.get(exchange.name) is exchange
-            if left and not (self.engine.passive and exchange.position):
-                self._remove_exchange(exchange)
+        self.endings.end_exchanges(sources)
 
     # ------------------------------------------------------------ bindings
 
@@ -437,7 +448,7 @@ class VHost:
         check_level(arguments, f"binding of exchange '{source}' in vhost '/'")
         exchange.check(routing_key, arguments)
         binding = Binding(exchange, destination, routing_key, dict(arguments))
-        existing = exchange.bindings.get(binding.key)
+        existing = exchange.find(destination, binding.key)
         if existing is not None:
             return self._unchanged(existing.position)
         if exchange.replicated and destination.replicated and arguments.get(REPLICATE) != "none":
@@ -461,13 +472,13 @@ class VHost:
             return self._unchanged(self.engine.changed)
         exchange = self._bindable(source, destination)
         assert destination is not None
-        binding = exchange.bindings.get(Binding(exchange, destination, routing_key, arguments).key)
+        binding = exchange.find(destination, binding_key(exchange, destination, routing_key, arguments))
         if binding is None:
             return self._unchanged(self.engine.changed)
         if binding.position:
             self._log(binding_operation("unbind", binding.key, arguments))
         self.configuration.drop_binding(binding)
-        self._collect([exchange])
+        self.endings.end_exchanges([exchange])
         return self.engine.changed if binding.position else 0
 
     def _bindable(self, source: str, destination: DeclaredQueue | Exchange | None) -> Exchange:

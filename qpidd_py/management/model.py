@@ -202,7 +202,7 @@ class Management:
 
     def _binding_list(self) -> Iterator[Json]:
         exchanges = _sorted(self.broker.vhost.exchanges.values(), lambda each: each.name)
-        bindings = (_sorted(exchange.bindings.values(), lambda each: each.key) for exchange in exchanges)
+        bindings = (_sorted(exchange.bindings(), lambda each: each.key) for exchange in exchanges)
         return (show_binding(binding) for several in bindings for binding in several)
 
     def _session_list(self) -> Iterator[Json]:

@@ -50,7 +50,7 @@ def show_exchange(exchange: Exchange) -> Json:
         "internal": exchange.internal,
         "predeclared": exchange.predeclared,
         "replicate": exchange.level,
-        "bindings": len(exchange.bindings),
+        "bindings": exchange.size,
         "arguments": to_json(exchange.arguments),
     }
 

@@ -128,4 +128,4 @@ def test_a_binding_key_that_is_no_weight_is_refused() -> None:
     queue, _ = broker.vhost.declare_queue(None, "d", True, False, False, {})
     with pytest.raises(AmqpError, match="is its weight, 1 to 1000000, found b'many'"):
         broker.vhost.bind("h", queue, b"many", {})
-    assert not broker.vhost.configuration.incoming(queue)
+    assert not broker.vhost.configuration.sources(queue)

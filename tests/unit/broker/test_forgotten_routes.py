@@ -12,7 +12,7 @@ from qpidd_py.errors import AmqpError
 from tests.support.memory import MemoryClient, publish_octets
 
 KEYS = ("a", "b", "a.b", "a.b.c", "q0", "q1", "")
-PATTERNS = (*KEYS, "#", "a.*", "*.b", "a.#")
+PATTERNS = (*KEYS, "#", "a.*", "*.b", "a.#", "1", "2")  # numbers: weights of a consistent-hash exchange
 NAMES = ("amq.topic", "amq.direct", "amq.fanout", "amq.headers", "x0", "x1", "x2", "")
 QUEUES = ("q0", "q1", "q2", "q3")
 
@@ -53,7 +53,7 @@ class Lab:
                 case 5:
                     vhost.bind(exchange, vhost.find_queue(queue, None), rng.choice(PATTERNS).encode(), {})
                 case _:
-                    bindings = list(vhost.exchanges[exchange].bindings.values())
+                    bindings = list(vhost.exchanges[exchange].bindings())
                     if bindings:
                         left = rng.choice(bindings)
                         vhost.unbind(exchange, left.destination, left.routing_key, left.arguments)
@@ -87,6 +87,23 @@ def bound(lab: Lab, name: str, exchange: str, key: bytes) -> DeclaredQueue:
     queue, _ = lab.vhost.declare_queue(None, name, False, False, False, {})
     lab.vhost.bind(exchange, queue, key, {})
     return queue
+
+
+def test_what_is_kept_of_a_line_follows_what_leaves_it() -> None:
+    """Which queue of a consistent-hash exchange gets a key depends on all of them."""
+    lab = Lab(0)
+    lab.vhost.declare_exchange("x0", "x-consistent-hash", False, False, False, {})
+    keys = [str(number) for number in range(40)]
+    for name in QUEUES:
+        bound(lab, name, "x0", b"1")
+    for gone in ("q0", "q1"):
+        for key in keys:
+            assert lab.publish("x0", key) == lab.wanted("x0", key)
+        lab.vhost.delete_queue(None, gone, False, False)
+        for key in keys:
+            assert lab.publish("x0", key) == lab.wanted("x0", key), key
+    lab.vhost.unbind("x0", lab.vhost.queues["q2"], b"1", {})
+    assert {name for key in keys for name in lab.publish("x0", key)} == {"q3"}
 
 
 def test_queues_of_others_that_come_and_go_cost_no_question() -> None:

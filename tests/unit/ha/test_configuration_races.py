@@ -163,7 +163,7 @@ def test_a_queue_and_an_exchange_are_made_again_while_a_backup_is_away(world: Br
     world.agree()
     assert world["b"].contents("q") == [b"new"]
     assert world["b"].broker.vhost.exchanges["e"].type == "topic"
-    assert not world["b"].broker.vhost.exchanges["e"].bindings
+    assert not world["b"].broker.vhost.exchanges["e"].size
 
 
 def test_a_queue_is_purged_while_a_backup_is_away(world: BrokerWorld, client: Client) -> None:

@@ -25,7 +25,7 @@ def test_a_change_without_memory_for_it_is_told_later() -> None:
     engine, addresses = Engine(), ["one:1"]
     vhost: Any = SimpleNamespace(
         engine=engine,
-        exchanges={FAILOVER: SimpleNamespace(bindings={"one": None})},
+        exchanges={FAILOVER: SimpleNamespace(size=1)},
         routing=SimpleNamespace(destinations=lambda *_: [None]),
     )
     updates = FailoverUpdates(vhost, lambda: addresses)

@@ -1,0 +1,294 @@
+"""What is deleted because something else was: in bounded steps, however much there is, and nobody sees the rest."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from qpidd_py.broker.broker import Broker
+from qpidd_py.broker.debris import TICK
+from qpidd_py.broker.endings import LARGE, SLICE
+from qpidd_py.broker.exchange import EXCHANGE_TYPES
+from qpidd_py.broker.vhost import VHost
+from qpidd_py.core.routes import Route
+from qpidd_py.errors import AmqpError
+from tests.unit.broker.peer import Replicated
+
+SIZES = (100, 400, 1600)
+ALL = {"qpid.replicate": "all"}
+
+
+def lines_of(call: Callable[[], Any]) -> int:
+    """Lines of Python that one call runs: the same on every machine."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def queue_of(vhost: VHost, name: str, **flags: bool) -> Any:
+    wanted = {"durable": True, "exclusive": False, "auto_delete": False, **flags}
+    return vhost.declare_queue(None, name, arguments=ALL, **wanted)[0]
+
+
+def bind(vhost: VHost, kind: str, count: int, queues: int) -> None:
+    """`count` bindings of an exchange of this kind to `queues` queues."""
+    vhost.declare_exchange("e", kind, True, False, False, ALL)
+    to = [queue_of(vhost, f"q{number}") for number in range(queues)]
+    for number in range(count):
+        key = b"1" if kind == "x-consistent-hash" else b"a.k%d" % number
+        vhost.bind("e", to[number % queues], key, {"n": number})
+
+
+def left(vhost: VHost) -> int:
+    """Bindings that indexes have, of an exchange of any kind."""
+    rest = vhost.configuration.debris
+    steps = 0
+    while rest._rest:
+        rest.clear(1)
+        steps += 1
+    return steps
+
+
+@pytest.mark.parametrize("kind", EXCHANGE_TYPES)
+def test_a_deletion_costs_the_same_with_more_bindings(kind: str) -> None:
+    costs: dict[str, list[int]] = {"exchange": [], "queue": []}
+    for count in SIZES:
+        one, other = Broker().vhost, Broker().vhost
+        bind(one, kind, count, 10)
+        bind(other, kind, count, 1)
+        costs["exchange"].append(lines_of(partial(one.delete_exchange, "e", False)))
+        costs["queue"].append(lines_of(partial(other.delete_queue, None, "q0", False, False)))
+        assert not list(one.configuration.bindings()) and not list(other.configuration.bindings())
+    for found in costs.values():
+        assert max(found) <= min(found) + 5, costs
+
+
+@pytest.mark.parametrize("kind", EXCHANGE_TYPES)
+def test_a_backup_follows_at_the_same_cost(kind: str) -> None:
+    costs = []
+    for count in SIZES:
+        broker = Replicated()
+        bind(broker.vhost, kind, count, 10)
+        backup = broker.backup()
+        broker.batches.clear()
+        broker.vhost.delete_exchange("e", False)
+        broker.engine.flush()
+        (batch,) = broker.batches
+        costs.append(lines_of(partial(backup.engine.apply, batch)))
+        assert "e" not in backup.vhost.exchanges and not list(backup.vhost.configuration.bindings())
+        assert backup.vhost.configuration.snapshot() == broker.vhost.configuration.snapshot()
+    assert max(costs) <= min(costs) + 5, costs
+
+
+@pytest.mark.parametrize("kind", EXCHANGE_TYPES)
+def test_ticks_clear_away_what_a_deletion_leaves(kind: str) -> None:
+    vhost = Broker().vhost
+    bind(vhost, kind, 2 * TICK, 10)
+    exchange = vhost.exchanges["e"]
+    vhost.delete_queue(None, "q0", False, False)
+    vhost.delete_exchange("e", False)
+    for _ in range(3):
+        assert vhost.configuration.debris._rest
+        vhost.tick(0.0)
+    assert not vhost.configuration.debris._rest
+    assert not vhost.configuration._sources and not exchange.tables
+    for index in ("_by_key", "_index", "_line", "_trie"):
+        inside = getattr(exchange, index, {})
+        for name in ("_at", "_places", "_always", "_weights"):
+            assert not getattr(inside, name, None), (index, name)
+        root = getattr(inside, "_root", None)
+        assert root is None or not root.children
+
+
+@pytest.mark.parametrize("kind", EXCHANGE_TYPES)
+def test_one_that_is_declared_again_has_none_of_the_bindings(kind: str) -> None:
+    vhost = Broker().vhost
+    bind(vhost, kind, 60, 3)
+    exchange = vhost.exchanges["e"]
+    vhost.delete_queue(None, "q0", False, False)
+    queue = queue_of(vhost, "q0")
+    for number in range(60):
+        found = vhost.routing.destinations(exchange, b"a.k%d" % number, {"headers": {"n": number}})
+        assert queue.core not in found and all(not core.deleted for core in found)
+    key = b"1" if kind == "x-consistent-hash" else b"a.k0"
+    vhost.bind("e", queue, key, {"n": 0})
+    assert exchange.size == 41
+    vhost.delete_exchange("e", False)
+    vhost.declare_exchange("e", kind, True, False, False, ALL)
+    assert vhost.routing.destinations(vhost.exchanges["e"], b"a.k0", {"headers": {"n": 0}}) == []
+    vhost.bind("e", queue, key, {"n": 0})
+    left(vhost)
+    assert vhost.routing.destinations(vhost.exchanges["e"], b"a.k0", {"headers": {"n": 0}}) == [queue.core]
+    vhost.delete_queue(None, "q0", False, False)
+    assert not vhost.exchanges["e"].size
+
+
+def test_changes_clear_away_faster_than_others_can_leave() -> None:
+    vhost = Broker().vhost
+    queue = queue_of(vhost, "q")
+    most = 0
+    for turn in range(20):
+        vhost.declare_exchange("e", "direct", True, False, False, ALL)
+        for number in range(100):
+            vhost.bind("e", queue, b"%d.%d" % (turn, number), {})
+        vhost.delete_exchange("e", False)
+        most = max(most, sum(1 for _ in vhost.configuration.debris._rest))
+        assert len(vhost.configuration._sources[queue]) <= 2
+    assert most <= 2
+
+
+# ---- auto-delete exchanges
+
+
+def chain(vhost: VHost, count: int) -> None:
+    """Each leads to the next, the last one to the queue `q`."""
+    queue = queue_of(vhost, "q")
+    for number in range(count):
+        vhost.declare_exchange(f"e{number}", "fanout", True, True, False, ALL)
+    for number in range(count - 1):
+        vhost.bind(f"e{number}", vhost.exchanges[f"e{number + 1}"], b"", {})
+    vhost.bind(f"e{count - 1}", queue, b"", {})
+
+
+def named(vhost: VHost) -> int:
+    return sum(name.startswith("e") for name in vhost.exchanges)
+
+
+def test_a_long_chain_of_exchanges_needs_no_stack() -> None:
+    count = 3000
+    broker = Replicated()
+    vhost = broker.vhost
+    chain(vhost, count)
+    vhost.delete_queue(None, "q", False, False)
+    assert named(vhost) == count - SLICE
+    for turn in range(2, count // SLICE + 1):
+        vhost.tick(0.0)
+        assert named(vhost) == count - turn * SLICE
+    assert named(broker.backup().vhost) == 0
+
+
+def test_a_new_primary_deletes_the_rest_of_a_chain() -> None:
+    broker = Replicated()
+    chain(broker.vhost, SLICE + 20)
+    broker.vhost.declare_exchange("empty", "fanout", True, True, False, ALL)
+    broker.vhost.delete_queue(None, "q", False, False)
+    backup = broker.backup()
+    assert named(backup.vhost) == 21
+    backup.passive = False
+    backup.vhost.on_promoted()
+    assert named(backup.vhost) == 1, "one that never had a binding stays"
+
+
+def test_one_that_is_bound_again_meanwhile_stays() -> None:
+    vhost = Replicated().vhost
+    queue, other = queue_of(vhost, "q"), queue_of(vhost, "other")
+    for number in range(SLICE + 5):
+        vhost.declare_exchange(f"e{number}", "fanout", True, True, False, ALL)
+        vhost.bind(f"e{number}", queue, b"", {})
+    vhost.delete_queue(None, "q", False, False)
+    assert named(vhost) == len(vhost.endings) == 5
+    vhost.bind(f"e{SLICE}", other, b"", {})
+    vhost.delete_exchange(f"e{SLICE + 1}", False)
+    vhost.tick(0.0)
+    assert named(vhost) == 1 and f"e{SLICE}" in vhost.exchanges and not vhost.endings
+
+
+# ---- queues of one connection
+
+
+class Connection:
+    user = "guest"
+
+
+def owned(vhost: VHost, count: int) -> Connection:
+    """A connection with this many exclusive queues."""
+    connection = Connection()
+    for number in range(count):
+        vhost.declare_queue(connection, f"q{number}", False, True, False, ALL)
+    return connection
+
+
+def test_exclusive_queues_of_a_connection_end_in_slices() -> None:
+    vhost = Replicated().vhost
+    vhost.connection_gone(owned(vhost, 3 * SLICE))
+    assert len(vhost.queues) == 2 * SLICE
+    vhost.tick(0.0)
+    vhost.declare_queue(None, "other", True, False, False, ALL)
+    assert len(vhost.queues) == SLICE - 2 + 1
+    vhost.tick(0.0)
+    assert set(vhost.queues) == {"other"} and not vhost.endings
+
+
+def test_one_with_many_messages_costs_more() -> None:
+    broker = Broker()
+    vhost = broker.vhost
+    connection = owned(vhost, 20)
+    for queue in vhost.queues.values():
+        for _ in range(2 * LARGE):
+            broker.engine.publish(Route([queue.core]), b"", b"", b"\0\x3c" + bytes(12), b"")
+    vhost.endings.go_on, once = (lambda most=7: once(7)), vhost.endings.go_on  # type: ignore[method-assign]
+    vhost.connection_gone(connection)
+    assert len(vhost.queues) == 17
+
+
+@pytest.mark.parametrize("again", ["declare", "use", "delete", "delete in slices"])
+def test_nobody_sees_a_queue_that_should_be_gone(again: str) -> None:
+    vhost = Replicated().vhost
+    vhost.connection_gone(owned(vhost, SLICE + 9))
+    name, gone = f"q{SLICE + 3}", vhost.queues[f"q{SLICE + 3}"]
+    if again == "declare":
+        queue, position = vhost.declare_queue(Connection(), name, False, True, False, ALL)
+        assert queue is not gone and queue.position == position > gone.position
+    elif again == "use":
+        with pytest.raises(AmqpError, match="no queue"):
+            vhost.find_queue(name, Connection())
+    elif again == "delete":
+        assert vhost.delete_queue(Connection(), name, False, False)[0] == 0
+    else:
+        assert vhost.deletable_queue(Connection(), name, False, False) is None
+    assert gone.core.deleted
+    vhost.tick(0.0)
+    assert set(vhost.queues) == ({name} if again == "declare" else set())
+
+
+def test_a_deposed_primary_leaves_the_rest_to_the_log() -> None:
+    broker = Replicated()
+    vhost = broker.vhost
+    connection = owned(vhost, SLICE + 9)
+    vhost.declare_queue(connection, "local", False, True, False, {"qpid.replicate": "none"})
+    vhost.connection_gone(connection)
+    broker.passive = True
+    vhost.tick(0.0)
+    assert len(vhost.queues) == 9 and "local" not in vhost.queues and not vhost.endings
+    assert all(queue.waits_for_its_owner and not queue.ending for queue in vhost.queues.values())
+
+
+def test_used_auto_delete_queues_end_in_slices_after_a_promotion() -> None:
+    broker = Replicated()
+    for number in range(3 * SLICE):
+        queue = queue_of(broker.vhost, f"q{number}", auto_delete=True)
+        broker.vhost.consumer_added(queue)
+    backup = broker.backup()
+    backup.passive = False
+    backup.vhost.on_promoted()
+    assert len(backup.vhost.queues) == SLICE
+    backup.vhost.consumers_gone([queue.core for queue in backup.vhost.queues.values()])
+    backup.vhost.tick(0.0)
+    backup.vhost.tick(0.0)
+    assert not backup.vhost.queues and not backup.vhost.endings
