@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -71,11 +71,11 @@ class VHostConfiguration:
         self._broker = broker
         self._pause: Pause | None = None
 
-    def snapshot(self) -> list[tuple[int, bytes]]:
-        return self._broker.vhost.configuration.snapshot()
+    def snapshot(self) -> bytes:
+        return self._broker.vhost.configuration.encoded()
 
-    def adopt(self, records: list[tuple[int, bytes]]) -> None:
-        self._broker.vhost.configuration.adopt(records)
+    def adopting(self, records: list[tuple[int, bytes]]) -> Iterator[None]:
+        return self._broker.vhost.configuration.adopting(records)
 
     def replicated(self) -> Iterable[tuple[Queue, int]]:
         queues = self._broker.vhost.queues.values()

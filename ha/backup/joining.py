@@ -20,13 +20,14 @@ Who may call: the backup that owns it; a LinkError raised by a frame costs the l
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import Enum
 from functools import partial
+from itertools import islice
 from typing import Any, Final, Protocol
 
 from ha.backup.salvager import Known, Salvager
-from ha.backup.staging import Mode, Staging
+from ha.backup.staging import Call, Mode, Staging
 from ha.model.difference import Lineage, foreign_epochs, lineage_from_json, normalise, of_epochs, subtract
 from ha.model.environment import Json, Link, StateNotStored
 from ha.model.local_member import LocalMember
@@ -54,6 +55,9 @@ from qpidd_py.errors import LinkError
 UNWRITTEN: Final = 16 << 20
 """Octets that may wait for the disk while more of the difference is taken over."""
 PAUSE: Final = 0.005
+OBJECTS: Final = 1000
+"""Queues, exchanges and bindings of a snapshot that are taken over in one turn, in some 10 ms: a link whose broker is
+silent for a second is lost."""
 
 
 class JoinStep(Enum):
@@ -302,8 +306,11 @@ class Joining:
 
     def _on_snapshot(self, body: bytes) -> None:
         self._need_syncing()
-        records = decode_snapshot(body)
-        self._stage(partial(self._local.configuration.adopt, records), Kind.SNAPSHOT, body)
+        steps = self._local.configuration.adopting(decode_snapshot(body))
+        self._stage(partial(_some, steps), Kind.SNAPSHOT, body)
+        if self._staging.mode is Mode.SPREAD:
+            self.link.hold_batches(True)
+            self._spread()
 
     def _on_slice(self, body: bytes) -> None:
         self._need_syncing()
@@ -312,8 +319,10 @@ class Joining:
         self._credit()
 
     def _credit(self) -> None:
-        """The next slice may come, when the disk has taken most of what came."""
-        if not self._over and not self._disk_waits(self._credit):
+        """The next slice may come, when the disk has taken most of what came, and we all of it."""
+        if self._staging.mode is Mode.SPREAD:
+            self._env.after(PAUSE, self._credit)
+        elif not self._over and not self._disk_waits(self._credit):
             self.send(Kind.CREDIT, b"")
 
     def _on_drop(self, body: bytes) -> None:
@@ -337,15 +346,17 @@ class Joining:
         self.live = position
         self.acknowledge()
 
-    def _stage(self, change: Callable[[], None], kind: int, body: bytes) -> None:
+    def _stage(self, change: Call, kind: int, body: bytes) -> None:
         self._staging.add(lambda: self._change(change, kind, body), len(body))
 
-    def _change(self, change: Callable[[], None], kind: int, body: bytes) -> None:
-        """Apply what came in one frame, here and in the journal."""
+    def _change(self, change: Call, kind: int, body: bytes) -> bool:
+        """Apply what came in one frame, here and in the journal.  True: there is more of it."""
         journal = self._local.journal
         try:
-            change()
+            if change():
+                return True
             journal.part(kind, body)
+            return False
         except (LinkError, MemoryError):
             journal.leave()  # the engine may have taken a part of it
             raise
@@ -366,7 +377,15 @@ class Joining:
 
     def _apply(self) -> None:
         """Apply in bounded pieces, one in each turn: a broker that is silent for long counts as dead."""
-        if self._over or self._disk_waits(self._apply):
+        self._some_more(self._apply, self._complete)
+
+    def _spread(self) -> None:
+        """The same with what a broker that is not whole applies as it comes, as far as that takes several turns."""
+        if self._staging.mode is Mode.SPREAD:  # "caught-up" may have come
+            self._some_more(self._spread, partial(self.link.hold_batches, False))
+
+    def _some_more(self, again: Callable[[], None], then: Callable[[], None]) -> None:
+        if self._over or self._disk_waits(again):
             return
         try:
             done = self._staging.some()
@@ -376,9 +395,9 @@ class Joining:
             self._joiner.lost(str(error))
             return
         if done:
-            self._complete()
+            then()
         else:
-            self._env.after(0.0, self._apply)
+            self._env.after(0.0, again)
 
     def _complete(self) -> None:
         self.link.hold_batches(False)
@@ -420,3 +439,8 @@ class Joining:
         self._env.log("error", f"what {self.primary} has sent cannot be applied: {error}")
         self._staging.forget()
         self._joiner.not_listed()
+
+
+def _some(steps: Iterator[None]) -> bool:
+    """Takes as many as one turn may.  True: there may be more."""
+    return sum(1 for _ in islice(steps, OBJECTS)) == OBJECTS

@@ -8,8 +8,11 @@ From then on it is always applied: in pieces while there is time (a broker that 
 rest at once when the link is lost or we are promoted.
 
     DIRECT     calls are made at once (a broker that is not whole has nothing to lose)
+    SPREAD     the same, but one of them takes several turns: later ones are kept, and made by `some`
     KEPT       calls are kept; `forget` discards them
     COMPLETE   kept calls are made by `some` and `all`; new ones are appended
+
+A call that is not done in one turn answers True and is made again.
 
 Invariant: the engine and the configuration are those of one position of one log, or COMPLETE is being applied.
 """
@@ -25,10 +28,13 @@ BITE: Final = 4 << 20
 """Octets applied in one turn, approximately."""
 CALL: Final = 256
 """Least cost of a call, in octets."""
+Call = Callable[[], bool | None]
+"""True: there is more, call again in the next turn."""
 
 
 class Mode(Enum):
     DIRECT = "direct"
+    SPREAD = "spread"
     KEPT = "kept"
     COMPLETE = "complete"
 
@@ -38,18 +44,19 @@ class Staging:
 
     def __init__(self) -> None:
         self.mode = Mode.DIRECT
-        self._calls: deque[tuple[int, Callable[[], None]]] = deque()
+        self._calls: deque[tuple[int, Call]] = deque()
 
     def keep(self) -> None:
         """From here on keep calls instead of making them."""
         self.mode = Mode.KEPT
 
-    def add(self, call: Callable[[], None], octets: int = 0) -> None:
+    def add(self, call: Call, octets: int = 0) -> None:
         """Make or keep `call`.  Raises what `call` raises, if it is made at once."""
-        if self.mode is Mode.DIRECT:
-            call()
-        else:
+        if self.mode is not Mode.DIRECT:
             self._calls.append((octets + CALL, call))
+        elif call():
+            self.mode = Mode.SPREAD
+            self._calls.append((CALL, call))
 
     def complete(self) -> None:
         """What is kept will be applied: call `some` until it returns True, or `all`."""
@@ -59,9 +66,11 @@ class Staging:
         """Apply a bounded part.  True when nothing is left; later calls are then made at once."""
         budget = BITE
         while self._calls and budget > 0:
-            octets, call = self._calls.popleft()
+            octets, call = self._calls[0]
+            if call():
+                break
+            self._calls.popleft()
             budget -= octets
-            call()
         if not self._calls:
             self.mode = Mode.DIRECT
         return not self._calls

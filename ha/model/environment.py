@@ -17,7 +17,7 @@ What the environment calls on a `Node` (`requests.py` for management):
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Protocol
@@ -129,12 +129,12 @@ class SalvageFile(Protocol):
 class Configuration(Protocol):
     """The broker's replicated configuration (the virtual host)."""
 
-    def snapshot(self) -> list[tuple[int, bytes]]:
-        """Every replicated object as (position, record), in an order in which they can be created."""
+    def snapshot(self) -> bytes:
+        """Every replicated object as (position, record), in an order in which they can be created, encoded."""
         ...
 
-    def adopt(self, records: list[tuple[int, bytes]]) -> None:
-        """Make the local configuration equal to a snapshot."""
+    def adopting(self, records: list[tuple[int, bytes]]) -> Iterator[None]:
+        """Make the local configuration equal to a snapshot, one object with each step."""
         ...
 
     def replicated(self) -> Iterable[tuple[Queue, int]]:

@@ -32,7 +32,6 @@ from ha.primary.catchup import Plan
 from ha.primary.meetings import Meetings
 from ha.primary.peer import Peer, Phase
 from ha.primary.throttle import Throttle
-from qpidd_py.broker.snapshot import encode_snapshot
 from qpidd_py.core import Catchup
 from qpidd_py.errors import LinkError
 
@@ -226,7 +225,7 @@ class Arrivals:
         peer.plan = Plan(configuration, peer.held, cut, self._local.settings.slice_size, again)
         peer.phase = Phase.COPYING
         self.control(peer, "cut", cut=cut, in_sync=self._local.persisted.in_sync.to_json())
-        link.send_frame(Kind.SNAPSHOT, cut, encode_snapshot(configuration.snapshot()))
+        link.send_frame(Kind.SNAPSHOT, cut, configuration.snapshot())
         self._local.engine.repeat_delivered()
         self._env.event("catchup_begin", peer=str(peer.member), last_pos=cut, attrs={"queues": peer.plan.queues})
         self.pump(peer)

@@ -13,7 +13,7 @@ of their own; only the bindings of a deleted object go with it on both sides.
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
 from qpidd_py.amqp.fields import FieldError, decode_operation, encode_table
@@ -22,6 +22,7 @@ from qpidd_py.broker.debris import CHANGE, Debris, Destination
 from qpidd_py.broker.exchange import FAILOVER, PREDECLARED, Binding, BindingKey, Exchange, binding_key, make_exchange
 from qpidd_py.broker.operation_rules import check_operation
 from qpidd_py.broker.queue import LOCAL_NUMBERS, DeclaredQueue, limit
+from qpidd_py.broker.snapshot import Records, decode_snapshot
 from qpidd_py.core.engine import Engine
 from qpidd_py.errors import LinkError
 
@@ -57,8 +58,10 @@ class Configuration:
         self.next_number = 1
         self.links = 0  # counts changes of exchanges and of bindings between them
         self._sources: dict[Destination, dict[Exchange, None]] = {}  # those that are gone, too, until they are cleared
-        self.debris = Debris(self._unlink)
+        self._records = Records()
+        self.debris = Debris(self._records, self._unlink)
         self._alternates: Counter[str] = Counter()  # name -> exchanges that have it as their alternate, there or not
+        self._alternates_of_queues: Counter[str] = Counter()
         self._last_local = LOCAL_NUMBERS
         for name, kind in PREDECLARED.items():
             self.exchanges[name] = make_exchange(kind, name, True, False, name == FAILOVER, {})
@@ -71,11 +74,14 @@ class Configuration:
         core = self._engine.create_queue(number, operation["name"], position > 0 and arguments[REPLICATE] == "all")
         limit(core, arguments)
         queue = DeclaredQueue(core, operation["durable"], operation["exclusive"], operation["auto_delete"], arguments)
-        queue.position, queue.payload = position, payload
+        queue.position = position
+        self._records.put(position, payload)
         core.owner = queue
         queue.user = str(operation.get("user", ""))  # an operation of an older version has none
         self.queues[queue.name] = queue
         self.queues_of[queue.user] += 1
+        if queue.alternate is not None:
+            self._alternates_of_queues[queue.alternate] += 1
         self._observer.queue_created(queue)
         return queue
 
@@ -89,11 +95,21 @@ class Configuration:
         self.next_number += 1
         return self.next_number - 1
 
+    def note_used(self, queue: DeclaredQueue, position: int, payload: bytes) -> None:
+        """`payload`: the operation "queue.used", its first consumer."""
+        self._records.drop(queue.used_position)
+        queue.used_position = position
+        self._records.put(position, payload)
+
     def drop_queue(self, queue: DeclaredQueue) -> None:
         """Deletes the queue with its messages and bindings."""
         self._unbind_all(queue)
         del self.queues[queue.name]
+        self._records.drop(queue.position)
+        self._records.drop(queue.used_position)
         self.queues_of[queue.user] -= 1
+        if queue.alternate is not None:
+            _count_down(self._alternates_of_queues, queue.alternate)
         cancelled = self._engine.delete_queue(queue.core)  # forgets the routes too
         self._observer.queue_dropped(queue, cancelled)
 
@@ -107,7 +123,8 @@ class Configuration:
             operation["internal"],
             operation["arguments"],
         )
-        exchange.position, exchange.payload = position, payload
+        exchange.position = position
+        self._records.put(position, payload)
         self.exchanges[exchange.name] = exchange
         self.links += 1
         self._alternates[exchange.alternate or ""] += 1
@@ -122,14 +139,18 @@ class Configuration:
         tables, exchange.tables, exchange.size = exchange.tables, {}, 0
         self.debris.add(exchange, tables)
         del self.exchanges[exchange.name]
-        self._alternates[exchange.alternate or ""] -= 1
-        if not self._alternates[exchange.alternate or ""]:
-            del self._alternates[exchange.alternate or ""]
+        self._records.drop(exchange.position)
+        _count_down(self._alternates, exchange.alternate or "")
         self.links += 1
         self._engine.forget_routes(None if linked else exchange.mark)  # linked: others may ask for headers no longer
 
+    def is_alternate(self, name: str) -> bool:
+        """Whether some exchange or queue has it as its alternate."""
+        return bool(self._alternates[name] or self._alternates_of_queues[name])
+
     def create_binding(self, binding: Binding, position: int, payload: bytes) -> None:
-        binding.position, binding.payload = position, payload
+        binding.position = position
+        self._records.put(position, payload)
         self.debris.clear(CHANGE)
         binding.source.add(binding)
         self._sources.setdefault(binding.destination, {})[binding.source] = None
@@ -140,6 +161,7 @@ class Configuration:
     def drop_binding(self, binding: Binding) -> None:
         source, left = binding.source, binding.destination
         source.remove(binding)
+        self._records.drop(binding.position)
         if left not in source.tables:
             self._unlink(source, left)
         self.links += isinstance(left, Exchange)
@@ -203,7 +225,7 @@ class Configuration:
     def _apply_used(self, operation: Operation, position: int, payload: bytes) -> None:
         queue = self.queues.get(operation["name"])
         if queue is not None:
-            queue.used_position, queue.used_payload = position, payload
+            self.note_used(queue, position, payload)
 
     def _apply_exchange(self, operation: Operation, position: int, payload: bytes) -> None:
         existing = self.exchanges.get(operation["name"])
@@ -249,38 +271,63 @@ class Configuration:
 
     def snapshot(self) -> list[tuple[int, bytes]]:
         """All replicated objects as the operations that made them, in order; `apply` of each gives the same state."""
+        return decode_snapshot(self.encoded())
+
+    def encoded(self) -> bytes:
+        """The same in octets (`encode_snapshot`)."""
         numbers = encode_table({"op": "numbers", "next": self.next_number})
-        operations = [(queue.position, queue.payload) for queue in self.queues.values() if queue.position]
-        operations += [(q.used_position, q.used_payload) for q in self.queues.values() if q.used_position]
-        operations += [(item.position, item.payload) for item in self.exchanges.values() if item.position]
-        operations += [(item.position, item.payload) for item in self.bindings() if item.position]
-        return [(0, numbers), *sorted(operations)]
+        return self._records.encoded(numbers, self._positions() if self.debris else None)
+
+    def _positions(self) -> list[int]:
+        """Of the operations that made what there is: also while records are left of what is not there any more."""
+        found = [queue.position for queue in self.queues.values()]
+        found += [queue.used_position for queue in self.queues.values()]
+        found += [exchange.position for exchange in self.exchanges.values()]
+        found += [binding.position for binding in self.bindings()]
+        return [position for position in found if position]
 
     def adopt(self, snapshot: list[tuple[int, bytes]]) -> None:
-        """Makes the replicated objects equal to `snapshot`.  Equal objects stay, with their messages.
+        """Makes the replicated objects equal to `snapshot`.  Equal objects stay, with their messages."""
+        for _ in self.adopting(snapshot):
+            pass
+
+    def adopting(self, snapshot: list[tuple[int, bytes]]) -> Iterator[None]:
+        """The same in steps, one for each object that comes or goes; others must not change replicated ones meanwhile.
 
         Both position and operation are compared: two brokers that were promoted at the same time may have made
         different objects at one position.  The listing is complete before anything is deleted, since a partial one must
         not delete a queue.
         """
-        wanted = set(snapshot)
+        wanted, records = dict(snapshot), self._records
 
         def strange(item: DeclaredQueue | Exchange | Binding) -> bool:
-            return bool(item.position) and (item.position, item.payload) not in wanted
+            return bool(item.position) and wanted.get(item.position) != records.payload(item.position)
 
         for binding in [item for item in self.bindings() if strange(item)]:
             self.drop_binding(binding)
+            yield
         for queue in [item for item in self.queues.values() if strange(item)]:
             self.drop_queue(queue)
+            yield
         for exchange in [item for item in self.exchanges.values() if strange(item)]:
             self.drop_exchange(exchange)
+            yield
         for queue in self.queues.values():
-            if (queue.used_position, queue.used_payload) not in wanted:
-                queue.used_position, queue.used_payload = 0, b""
-        here = set(self.snapshot())
+            if wanted.get(queue.used_position) != records.payload(queue.used_position):
+                self.note_used(queue, 0, b"")
+        while self.debris:  # its records count as what is here
+            self.debris.clear(1)
+            yield
         for position, payload in snapshot:
-            if (position, payload) not in here:
+            if records.payload(position) != payload:
                 self.apply(position, payload)
+                yield
+
+
+def _count_down(counts: Counter[str], name: str) -> None:
+    counts[name] -= 1
+    if not counts[name]:
+        del counts[name]
 
 
 _APPLY: Final[dict[str, Callable[[Configuration, Operation, int, bytes], None]]] = {

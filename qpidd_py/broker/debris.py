@@ -11,6 +11,7 @@ from typing import Final
 
 from qpidd_py.broker.exchange import Exchange, Table
 from qpidd_py.broker.queue import DeclaredQueue
+from qpidd_py.broker.snapshot import Records
 
 Destination = DeclaredQueue | Exchange
 CHANGE: Final = 4
@@ -22,10 +23,14 @@ TICK: Final = 1000
 class Debris:
     """The bindings that are left to be cleared away."""
 
-    def __init__(self, unlink: Callable[[Exchange, Destination], None]) -> None:
+    def __init__(self, records: Records, unlink: Callable[[Exchange, Destination], None]) -> None:
         """`unlink`: no binding leads from this exchange to this destination any more."""
+        self._records = records
         self._unlink = unlink
         self._rest: deque[Iterator[None]] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._rest)
 
     def add(self, source: Exchange, tables: dict[Destination, Table]) -> None:
         self._rest.append(self._clearing(source, tables))
@@ -40,7 +45,9 @@ class Debris:
         while tables:
             destination, table = tables.popitem()
             while table:
-                source.forget(table.popitem()[1])
+                _, binding = table.popitem()
+                source.forget(binding)
+                self._records.drop(binding.position)
                 yield
             self._unlink(source, destination)
             yield

@@ -39,7 +39,7 @@ Table = dict[BindingKey, "Binding"]
 class Binding:
     """One route from an exchange to a queue or an exchange."""
 
-    __slots__ = ("arguments", "destination", "key", "payload", "position", "routing_key", "source")
+    __slots__ = ("arguments", "destination", "key", "position", "routing_key", "source")
 
     def __init__(
         self,
@@ -54,7 +54,6 @@ class Binding:
         self.arguments = arguments
         self.key = binding_key(source, destination, routing_key, arguments)
         self.position = 0  # of the operation that made it; 0 if it is not replicated
-        self.payload = b""
 
 
 def binding_key(
@@ -87,7 +86,6 @@ class Exchange:
         self.gone = False  # it was deleted
         self.mark = Mark()
         self.position = 0  # of its declaration; 0 if it is not replicated
-        self.payload = b""
 
     @property
     def predeclared(self) -> bool:
@@ -119,7 +117,11 @@ class Exchange:
 
     def bindings(self) -> Iterator[Binding]:
         """Those from this exchange."""
-        return (binding for table in self.tables.values() for binding in table.values())
+        return (binding for part in self.parts() for binding in part)
+
+    def parts(self) -> list[Iterable[Binding]]:
+        """The same, those to each destination."""
+        return [table.values() for table in self.tables.values()]
 
     def find(self, destination: "DeclaredQueue | Exchange", key: BindingKey) -> Binding | None:
         return self.tables.get(destination, {}).get(key)

@@ -75,12 +75,11 @@ class DeclaredQueue:
         self.arguments = dict(arguments)
         self.owner: object | None = None
         self.position = 0  # of its declaration, which is its unique id too; 0 if it is not replicated
-        self.payload = b""
         self.user = ""  # who has declared it
         self.used = False  # whether it has had a consumer here
         self.used_position = 0  # of the operation that noted its first consumer
-        self.used_payload = b""
         self.consumed_exclusively = False  # its only consumer is exclusive
+        self.may_end = exclusive or auto_delete or EXPIRES in arguments  # without a client that deletes it
         self.gone = False  # it was deleted
         self.ending = False  # it is deleted soon, or when somebody asks for it
         self.reserved = ""  # why messages may not be taken out or put in; empty = they may

@@ -302,7 +302,7 @@ class VHost:
         """After a promotion an auto-delete queue that had been used is deleted; one that was never used stays."""
         queue.used = True
         if queue.auto_delete and queue.position and not queue.used_position:
-            queue.used_position, queue.used_payload = self._log({"op": "queue.used", "name": queue.name})
+            self.configuration.note_used(queue, *self._log({"op": "queue.used", "name": queue.name}))
 
     def consumers_gone(self, queues: Iterable[Queue]) -> None:
         """Each queue lost a consumer; auto-delete queues are deleted with their last one.  On a former primary the log
@@ -326,11 +326,13 @@ class VHost:
         """This broker is primary now: deletes what depended on the clients of the old primary.
 
         The time limit of auto-delete and exclusive queues starts now, so that their users can reconnect."""
-        self.endings.end_queues([queue for queue in self.queues.values() if self._was_used_up(queue)])
+        ending = [queue for queue in self.queues.values() if queue.may_end]
+        self.endings.end_queues([queue for queue in ending if self._was_used_up(queue)])
         exchanges = [found for found in self.exchanges.values() if found.auto_delete and found.had_bindings]
         self.endings.end_exchanges([exchange for exchange in exchanges if exchange.position])
-        for queue in self.queues.values():
-            self.used(queue)
+        for queue in ending:
+            if not queue.gone:
+                self.used(queue)
         self.engine.forget_routes()
 
     @staticmethod
@@ -421,14 +423,10 @@ class VHost:
         if exchange is None:
             return self._unchanged(self.engine.changed)
         check_ours(exchange, f"exchange '{name}'", self.engine.passive)
-        if if_unused and (exchange.size or self._is_alternate(name)):
+        if if_unused and (exchange.size or self.configuration.is_alternate(name)):
             raise refuse(ReplyCode.PRECONDITION_FAILED, f"exchange '{name}' in vhost '/' in use")
         self.remove_exchange(exchange)
         return self.engine.changed if exchange.position else 0
-
-    def _is_alternate(self, name: str) -> bool:
-        users: Iterable[DeclaredQueue | Exchange] = (*self.exchanges.values(), *self.queues.values())
-        return any(user.alternate == name for user in users)
 
     def remove_exchange(self, exchange: Exchange) -> None:
         """Deletes unconditionally, and with it auto-delete exchanges that lose their last binding."""

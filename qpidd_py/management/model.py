@@ -201,9 +201,11 @@ class Management:
         return (show_exchange(exchange) for exchange in _sorted(exchanges.values(), lambda each: each.name))
 
     def _binding_list(self) -> Iterator[Json]:
-        exchanges = _sorted(self.broker.vhost.exchanges.values(), lambda each: each.name)
-        bindings = (_sorted(exchange.bindings(), lambda each: each.key) for exchange in exchanges)
-        return (show_binding(binding) for several in bindings for binding in several)
+        bound = (each for each in self.broker.vhost.exchanges.values() if each.size)  # many others would take long
+        for exchange in _sorted(bound, lambda each: each.name):
+            parts = [exchange.bindings()] if exchange.size <= SORTED else exchange.parts()
+            for part in parts:
+                yield from map(show_binding, _sorted(part, lambda each: each.key))
 
     def _session_list(self) -> Iterator[Json]:
         return (show_connection(each) for each in _sorted(self.broker.connections, lambda each: each.number))

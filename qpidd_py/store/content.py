@@ -7,6 +7,7 @@ from typing import Final
 
 from qpidd_py.amqp.fields import decode_operation
 from qpidd_py.broker.configuration import Configuration, Operation
+from qpidd_py.broker.snapshot import read_snapshot
 from qpidd_py.core import Queue
 from qpidd_py.store.archive import OBJECTS, Message
 
@@ -19,12 +20,12 @@ class Objects:
     """The replicated objects that outlive their connections, as they were when this was made."""
 
     def __init__(self, configuration: Configuration) -> None:
-        self._snapshot = configuration.snapshot()
+        self._snapshot = configuration.encoded()
         self._gone = {queue.name for queue in configuration.queues.values() if queue.exclusive}
 
     def __iter__(self) -> Iterator[bytes]:
         """Their operations, in their order."""
-        for _, payload in self._snapshot:
+        for _, payload in read_snapshot(self._snapshot):
             operation = decode_operation(payload)
             if operation["op"] in OBJECTS and _queue_of(operation) not in self._gone:
                 yield payload

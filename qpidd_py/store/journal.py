@@ -38,7 +38,6 @@ from collections.abc import Callable
 from typing import Final
 
 from qpidd_py.broker.configuration import Configuration
-from qpidd_py.broker.snapshot import encode_snapshot
 from qpidd_py.core import Batch, Engine, link_frame
 from qpidd_py.store.carry import BASE_SLICE, Carry, handed_out
 from qpidd_py.store.layout import ENVELOPE_SIZE, HEADER_SIZE, Kind
@@ -269,7 +268,7 @@ class Journal:
         if given_up:
             self._add_frame(Kind.GIVEN_UP, b"")
         self._begun_at = self._engine.position
-        self._add_frame(Kind.SNAPSHOT, encode_snapshot(self._configuration.snapshot()))
+        self._add_frame(Kind.SNAPSHOT, self._configuration.encoded())
         if self._note:
             self._add_frame(Kind.NOTE, self._note)
         # A snapshot that fills a segment must not begin the next one.

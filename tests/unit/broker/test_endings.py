@@ -9,15 +9,18 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
 
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.debris import TICK
 from qpidd_py.broker.endings import LARGE, SLICE
 from qpidd_py.broker.exchange import EXCHANGE_TYPES
+from qpidd_py.broker.snapshot import Records, decode_snapshot
 from qpidd_py.broker.vhost import VHost
 from qpidd_py.core.routes import Route
 from qpidd_py.errors import AmqpError
 from tests.unit.broker.peer import Replicated
+from tests.unit.broker.test_routing import do, make, steps
 
 SIZES = (100, 400, 1600)
 ALL = {"qpid.replicate": "all"}
@@ -292,3 +295,86 @@ def test_used_auto_delete_queues_end_in_slices_after_a_promotion() -> None:
     backup.vhost.tick(0.0)
     backup.vhost.tick(0.0)
     assert not backup.vhost.queues and not backup.vhost.endings
+
+
+# ---- what a joining backup is sent
+
+
+@settings(deadline=None)
+@given(steps)
+def test_a_snapshot_has_what_there_is(history: Any) -> None:
+    """Also between a deletion and the ticks that clear away what it leaves."""
+    broker = make(Replicated())
+    configuration = broker.vhost.configuration
+    for step, binding, number in history:
+        do(broker, step, binding, number)
+        snapshot = configuration.snapshot()
+        assert [position for position, _ in snapshot[1:]] == sorted(configuration._positions())
+    fresh = Broker().vhost.configuration
+    fresh.adopt(configuration.snapshot())
+    assert fresh.snapshot() == configuration.snapshot()
+    assert {binding.key for binding in fresh.bindings()} == {binding.key for binding in configuration.bindings()}
+
+
+def test_what_is_left_of_a_binding_is_not_taken_for_it() -> None:
+    """A backup that adopts the same bindings again, to another queue of that name."""
+    broker = Replicated()
+    bind(broker.vhost, "topic", 20, 2)
+    before = broker.vhost.configuration.snapshot()
+    backup = broker.backup().vhost.configuration
+    backup.drop_queue(backup.queues["q0"])
+    assert backup.debris and backup.snapshot() != before
+    backup.adopt(before)
+    assert backup.snapshot() == before and backup.exchanges["e"].size == 20
+    assert not backup.debris
+
+
+def test_records_that_come_out_of_order_are_in_order() -> None:
+    records = Records()
+    for position in (5, 9, 7, 0, 7):
+        records.put(position, b"%d" % position)
+    records.drop(9)
+    assert decode_snapshot(records.encoded(b"first")) == [(0, b"first"), (5, b"5"), (7, b"7")]
+    assert decode_snapshot(records.encoded(b"", [7])) == [(0, b""), (7, b"7")]
+    assert (records.payload(7), records.payload(9), records.payload(0)) == (b"7", None, None)
+
+
+# ---- what many objects cost otherwise
+
+
+def test_a_deletion_if_unused_does_not_look_at_everything() -> None:
+    costs = []
+    for count in SIZES:
+        vhost = Broker().vhost
+        for number in range(count):
+            vhost.declare_exchange(f"e{number}", "fanout", True, False, False, {"alternate-exchange": "used"})
+            vhost.declare_queue(None, f"q{number}", True, False, False, {"alternate-exchange": "other"})
+        vhost.declare_exchange("free", "fanout", True, False, False, {})
+        costs.append(lines_of(partial(vhost.delete_exchange, "free", True)))
+    assert max(costs) == min(costs)
+
+
+def test_an_alternate_exchange_is_in_use() -> None:
+    vhost = Broker().vhost
+    for name in ("used", "other"):
+        vhost.declare_exchange(name, "fanout", True, False, False, {})
+    vhost.declare_exchange("e", "fanout", True, False, False, {"alternate-exchange": "used"})
+    vhost.declare_queue(None, "q", True, False, False, {"alternate-exchange": "other"})
+    for name in ("used", "other"):
+        with pytest.raises(AmqpError, match="in use"):
+            vhost.delete_exchange(name, True)
+    vhost.delete_exchange("e", True)
+    vhost.delete_queue(None, "q", False, False)
+    for name in ("used", "other"):
+        vhost.delete_exchange(name, True)
+    assert not {"used", "other"} & vhost.exchanges.keys()
+
+
+def test_a_promotion_looks_at_what_may_end() -> None:
+    costs = []
+    for count in SIZES:
+        broker = Replicated()
+        for number in range(count):
+            queue_of(broker.vhost, f"q{number}")
+        costs.append(lines_of(broker.vhost.on_promoted))
+    assert max(costs) <= SIZES[-1] + 100, "a line for each, at most"

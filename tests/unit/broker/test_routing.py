@@ -34,8 +34,8 @@ steps = st.lists(
 )
 
 
-def make() -> Broker:
-    broker = Broker()
+def make(broker: Broker | None = None) -> Broker:
+    broker = broker or Broker()
     for name, kind in KINDS.items():
         other = {"alternate-exchange": ALTERNATES[name]} if name in ALTERNATES else {}
         broker.vhost.declare_exchange(name, kind, False, False, False, other)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -58,7 +59,7 @@ class Primary:
         env: Any = SimpleNamespace(now=lambda: self.time, after=lambda *it: self.later.append(it), log=lambda *it: None)
         env.event = lambda kind, **fields: self.events.append((kind, fields))
         engine: Any = SimpleNamespace(repeat_delivered=self._repeat)
-        configuration: Any = SimpleNamespace(replicated=list, snapshot=list)
+        configuration: Any = SimpleNamespace(replicated=list, snapshot=partial(encode_snapshot, []))
         state = HaState("id-a", 2, "id-a", SET)
         self.local = LocalMember(settings, engine, configuration, env, state, "first")
         self.arrivals = Arrivals(cast(Any, self))

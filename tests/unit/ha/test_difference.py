@@ -222,3 +222,43 @@ def test_what_is_forgotten_has_not_happened() -> None:
     stage, applied = kept(2)
     stage.forget()
     assert stage.mode is Mode.DIRECT and stage.some() and applied.numbers == []
+
+
+def parts(count: int, applied: Applied) -> Callable[[], bool]:
+    """A call that takes so many turns."""
+    numbers = iter(range(count))
+
+    def call() -> bool:
+        applied.numbers.append(number := next(numbers))
+        return number < count - 1
+
+    return call
+
+
+def test_a_call_that_takes_several_turns_keeps_those_behind_it() -> None:
+    stage, applied = Staging(), Applied()
+    stage.add(parts(3, applied), 2 * BITE)
+    assert stage.mode is Mode.SPREAD and applied.numbers == [0]
+    stage.add(applied.call(10))
+    assert not stage.some() and applied.numbers == [0, 1] and stage.mode is Mode.SPREAD
+    assert stage.some() and applied.numbers == [0, 1, 2, 10] and stage.mode is Mode.DIRECT
+
+
+def test_one_that_is_kept_ends_the_bite() -> None:
+    stage, applied = Staging(), Applied()
+    stage.keep()
+    stage.add(applied.call(10))
+    stage.add(parts(2, applied))
+    stage.add(applied.call(11))
+    stage.complete()
+    assert not stage.some() and applied.numbers == [10, 0] and stage.mode is Mode.COMPLETE
+    assert stage.some() and applied.numbers == [10, 0, 1, 11]
+
+
+def test_where_there_is_no_time_it_is_made_until_it_is_done() -> None:
+    stage, applied = Staging(), Applied()
+    stage.keep()
+    stage.add(parts(4, applied))
+    stage.complete()
+    stage.all()
+    assert applied.numbers == [0, 1, 2, 3]

@@ -4,13 +4,13 @@ Engine, journal, link and backup are doubles that write what they are told into 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from ha.backup.joining import PAUSE, UNWRITTEN, Joining, JoinStep
+from ha.backup.joining import OBJECTS, PAUSE, UNWRITTEN, Joining, JoinStep
 from ha.backup.staging import BITE
 from ha.model.difference import Lineage, Origin, intersect, lineage_to_json
 from ha.model.environment import Json, StateNotStored
@@ -52,6 +52,8 @@ class Backup:
         self.later: list[tuple[float, Callable[[], None]]] = []
         self.fails: dict[str, Exception] = {}
         self.time = 4.0
+        self.objects = 0  # that a snapshot changes
+        self.noted: set[int] = set()
         note = self._note
         env: Any = SimpleNamespace(now=lambda: self.time, after=lambda *it: self.later.append(it), log=lambda *it: None)
         env.persist = lambda state: note("persist", state.ballot, state.in_sync.key)
@@ -62,7 +64,7 @@ class Backup:
         self.journal: Any = SimpleNamespace(position=make(2, 50), complete=True, waiting=0, note=lambda note: None)
         for name in ("part", "differ", "leave", "begin_again"):
             setattr(self.journal, name, self._noting(name))
-        configuration: Any = SimpleNamespace(replicated=lambda: [(Queue(*ids), 70)], adopt=self._noting("adopt"))
+        configuration: Any = SimpleNamespace(replicated=lambda: [(Queue(*ids), 70)], adopting=self._adopting)
         settings = NodeSettings(name="b", address="b:1", safety="quorum", brokers=("a:1", "b:1", "c:1"))
         state = HaState("id-b", 2, "id-a", SET)
         self.local = LocalMember(settings, engine, configuration, env, state, "first", self.journal)
@@ -70,6 +72,13 @@ class Backup:
         link: Any = SimpleNamespace(hold_batches=self._noting("hold"), close=self._noting("close"))
         link.send_frame = lambda kind, position, body: note("send", Kind(kind), position, body)
         self.joining = Joining(self.local, link, cast(Any, self), make(2, 50), {})
+
+    def _adopting(self, records: list[tuple[int, bytes]]) -> Iterator[None]:
+        self._note("adopt", records)
+        for number in range(self.objects):
+            yield
+            if number + 1 in self.noted:
+                self._note(f"object {number + 1}")
 
     def _note(self, *call: Any) -> None:
         self.calls.append(call)
@@ -452,6 +461,98 @@ def test_a_difference_that_cannot_be_applied_leaves_holes_here_and_on_disk(error
     assert names[names.index("apply_slice") :] == ["apply_slice", "leave", "not_listed", "close", "lost"]
     assert backup.joining.end() is False and backup.names() == [], "the rest is discarded"
     assert backup.local.lineage != PRIMARYS
+
+
+# ---- a large configuration --------------------------------------------------------------------------------------
+
+
+def spread(objects: int, *noted: int, whole: bool = False) -> Backup:
+    """In the middle of a snapshot that changes so many."""
+    backup = greeted(whole)
+    backup.objects, backup.noted = objects, set(noted)
+    backup.frame(Kind.SNAPSHOT, DIFFERENCE[Kind.SNAPSHOT])
+    return backup
+
+
+def test_a_large_configuration_is_taken_over_in_several_turns() -> None:
+    backup = spread(3 * OBJECTS, OBJECTS, 2 * OBJECTS, 3 * OBJECTS)
+    assert backup.names() == ["adopt", "hold", f"object {OBJECTS}"], "two parts at once, and live batches are held"
+    backup.frame(Kind.BATCH, b"batch", LIVE)
+    backup.frame(Kind.MERGE, encode_merge(7))
+    assert backup.names() == ["ACK"]
+    assert backup.run_later() == [0.0] and backup.names() == [f"object {2 * OBJECTS}"]
+    assert backup.run_later() == [0.0]
+    assert backup.done() == [
+        (f"object {3 * OBJECTS}",),
+        ("part", Kind.SNAPSHOT, DIFFERENCE[Kind.SNAPSHOT]),
+        ("apply_held", LIVE, b"batch"),
+        ("part", Kind.BATCH, b"batch"),
+        ("merge", 7),
+        ("part", Kind.MERGE, encode_merge(7)),
+        ("hold", False),
+    ]
+    backup.frame(Kind.MERGE, encode_merge(7))
+    assert backup.names() == ["merge", "part"] and backup.later == []
+
+
+def test_one_turn_is_enough_for_most() -> None:
+    backup = spread(OBJECTS - 1)
+    assert backup.names() == ["adopt", "part"] and backup.later == []
+
+
+def test_no_slice_is_asked_for_meanwhile() -> None:
+    backup = spread(3 * OBJECTS)
+    backup.frame(Kind.SLICE, b"slice")
+    assert "CREDIT" not in backup.names()
+    assert backup.run_later() == [0.0, PAUSE] and backup.run_later() == [0.0, PAUSE]
+    assert backup.names() == ["part", "apply_slice", "part", "hold", "CREDIT"] and backup.later == []
+
+
+def test_it_waits_for_the_disk() -> None:
+    backup = spread(3 * OBJECTS)
+    backup.done()
+    backup.journal.waiting = UNWRITTEN + 1
+    assert backup.run_later() == [0.0] and backup.run_later() == [PAUSE] and backup.names() == []
+    backup.journal.waiting = 0
+    assert backup.run_later() == [PAUSE] and backup.run_later() == [0.0]
+    assert backup.names() == ["part", "hold"]
+
+
+def test_the_end_of_the_difference_may_come_meanwhile() -> None:
+    backup = spread(4 * OBJECTS)
+    backup.joining.on_control("caught-up", {})
+    assert backup.joining.step is JoinStep.APPLYING
+    while backup.later:
+        backup.run_later()
+    names = backup.names()
+    assert names.count("hold") == 2 and names[-4:] == ["begin_again", "joined", "complete", "catchup_end"]
+    assert names.index("part") < names.index("begin_again")
+
+
+def test_a_whole_member_takes_a_large_one_over_in_several_turns_too() -> None:
+    backup = spread(2 * OBJECTS, whole=True)
+    assert backup.names() == [] and backup.later == []
+    backup.joining.on_control("caught-up", {})
+    assert "adopt" in backup.names() and backup.joining.step is JoinStep.APPLYING
+    assert backup.run_later() == [0.0] and backup.names() == []
+    assert backup.run_later() == [0.0]
+    assert backup.names() == ["part", "hold", "begin_again", "joined", "complete", "catchup_end"]
+
+
+def test_a_link_that_ends_in_the_middle_is_not_joined() -> None:
+    backup = spread(3 * OBJECTS)
+    backup.done()
+    assert backup.joining.end() is False and backup.run_later() == [0.0]
+    assert backup.names() == [] and backup.later == []
+
+
+def test_an_object_that_cannot_be_made_costs_the_link() -> None:
+    backup = spread(3 * OBJECTS, 2 * OBJECTS)
+    backup.done()
+    backup.fails[f"object {2 * OBJECTS}"] = LinkError("bad")
+    backup.run_later()
+    assert backup.names() == [f"object {2 * OBJECTS}", "leave", "not_listed", "close", "lost"]
+    assert backup.later == []
 
 
 # ---- joined -----------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import functools
 import heapq
 import itertools
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from ha.node import Node
 from ha.promotion.promoter import Wish
 from ha.requests import NodeRequests
 from ha.shell.core_link import CoreLink
+from qpidd_py.broker.snapshot import encode_snapshot
 from qpidd_py.core import Connection, Engine, Queue, Route
 from tests.support.memory import publish_octets
 from tests.support.salvage import MemorySalvage
@@ -63,10 +64,10 @@ class FakeConfiguration:
         else:
             self._create(position, payload)
 
-    def snapshot(self) -> list[tuple[int, bytes]]:
-        return [(uid, payload) for _, uid, payload in self.queues.values()]
+    def snapshot(self) -> bytes:
+        return encode_snapshot([(uid, payload) for _, uid, payload in self.queues.values()])
 
-    def adopt(self, records: list[tuple[int, bytes]]) -> None:
+    def adopting(self, records: list[tuple[int, bytes]]) -> Iterator[None]:
         wanted = {uid for uid, _ in records}
         for name in [name for name, (_, uid, _) in self.queues.items() if uid not in wanted]:
             self._delete(name)
@@ -74,6 +75,7 @@ class FakeConfiguration:
         for uid, payload in records:
             if uid not in held:
                 self._create(uid, payload)
+                yield
 
     def replicated(self) -> Iterable[tuple[Queue, int]]:
         return [(queue, uid) for queue, uid, _ in self.queues.values()]
