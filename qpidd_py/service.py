@@ -42,6 +42,7 @@ from qpidd_py.security.verifier import Verifier
 from qpidd_py.server.collector import Collector
 from qpidd_py.server.heartbeat import Ticker, tick_interval
 from qpidd_py.server.listener import Listener, bound_addresses, listening_sockets
+from qpidd_py.server.loop import BrokerLoop
 from qpidd_py.server.memory import available, resident
 from qpidd_py.server.notify import Notifier, take_environment
 from qpidd_py.server.tls import context
@@ -243,7 +244,10 @@ class Service:
     async def _open(self) -> Listener:
         network, limits = self._settings[NetworkSettings], self._settings[BrokerSettings]
         listener = self._listener = Listener(self._loop, self._broker, self._reactor, network, limits, self._guard)
-        self._loop.add_reader(self._reactor.fileno(), self._guard, self._reactor.poll)
+        if isinstance(self._loop, BrokerLoop):
+            self._loop.turns.serve(self._reactor, self._guard)
+        else:
+            self._loop.add_reader(self._reactor.fileno(), self._guard, self._reactor.poll)
         listener.open(self._sockets)
         if self._tls_context is not None:
             listener.open(self._tls_sockets, self._tls_context)

@@ -40,6 +40,11 @@ cdef class Pool:
     cdef readonly uint64_t swept            # octets that sweeps have copied
     cdef public size_t keep                 # octets of free segments that are kept for reuse
     cdef size_t spare                       # fewest free segments since `trim_idle`
+    cdef uint8_t* input                     # a buffer for frames that come in many parts; of one connection at a time
+    cdef size_t input_capacity              # 0: it is lent, or there is none
+    cdef bint input_lent                    # since `trim_idle`
+    cdef uint8_t* lend_input(self) noexcept
+    cdef void keep_input(self, uint8_t* p, size_t capacity) noexcept
     cdef void* youngest                     # the segments in memory, linked; those that were read back for a
     cdef void* oldest                       # consumer are the oldest
     cdef public object read                 # read(place, buffer): what the page file has there

@@ -54,6 +54,7 @@ crc32c_init()
 cdef size_t HUGE = 2 << 20
 cdef size_t MAPPED = 1 << 20            # octets; smaller blocks are the allocator's
 cdef size_t POOLED = 64 << 20           # octets of free segments kept for reuse
+cdef size_t KEPT_INPUT = 8 << 20        # octets of a buffer for large frames that is kept for the next one
 cdef size_t SPARSE = 8                  # segments whose memory a sweep must win
 
 HEADER_SIZE = LINK_HEADER
@@ -86,6 +87,20 @@ cdef class Pool:
     def __dealloc__(self):
         for address in self.free:
             give_back(<void*><size_t>address, self.segment_size)
+        free(self.input)
+
+    cdef uint8_t* lend_input(self) noexcept:
+        """The buffer for large frames; there is one, and `input_capacity` tells whether it is here."""
+        cdef uint8_t* p = self.input
+        self.input, self.input_capacity, self.input_lent = NULL, 0, True
+        return p
+
+    cdef void keep_input(self, uint8_t* p, size_t capacity) noexcept:
+        if self.input_capacity < capacity <= KEPT_INPUT:
+            free(self.input)
+            self.input, self.input_capacity, self.input_lent = p, capacity, True
+        else:
+            free(p)
 
     cdef size_t mark_sparse(self, Segment current, Segment other) except? 0:
         """Marks the segments of which less than a quarter lives, when together they waste enough; octets to win.  One that
@@ -128,18 +143,22 @@ cdef class Pool:
 
     cpdef size_t held(self) noexcept:
         """Octets of segments and of memory kept for them."""
-        return self.allocated + <size_t>len(self.free) * self.segment_size
+        return self.allocated + <size_t>len(self.free) * self.segment_size + self.input_capacity
 
     def trim(self):
         """Gives memory that is not used back to the system; may take some milliseconds."""
         while self.free:
             give_back(<void*><size_t>self.free.pop(), self.segment_size)
         self.spare = 0
+        free(self.lend_input())
         malloc_trim(0)
 
     cdef void trim_idle(self) noexcept:
-        """Gives back a quarter of the free segments that nobody has needed since the last call."""
+        """Gives back a quarter of the free segments, and the buffer, that nobody has needed since the last call."""
         cdef size_t n
+        if not self.input_lent:
+            free(self.lend_input())
+        self.input_lent = False
         for n in range((self.spare + 3) // 4):
             give_back(<void*><size_t>self.free.pop(), self.segment_size)
         self.spare = <size_t>len(self.free)

@@ -47,6 +47,8 @@ cdef class Connection:
     cdef list channels
     cdef uint8_t* input
     cdef size_t input_used, input_capacity
+    cdef bint borrowed                      # `input` is the pool's
+    cdef uint8_t* borrow_input(self) noexcept
     cdef uint8_t* output
     cdef size_t output_start, output_end, output_capacity
     cdef object out                         # a link's output: batches and frames, in order

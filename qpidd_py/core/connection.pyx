@@ -23,6 +23,8 @@ from qpidd_py.errors import AmqpError, ConnectionException, LinkError
 
 cdef enum:
     MAX_LINK_FRAME = 1 << 30
+    SMALL_INPUT = 32 << 10      # octets of a frame in parts that a connection has a buffer of its own for
+    LARGE_INPUT = 1 << 20       # of a buffer that it does not keep
     STEPS = 250                 # of a slice: one is what Python takes to find a route, about 5 microseconds
     ALL_STEPS = 1 << 30
 
@@ -335,12 +337,25 @@ cdef class Connection:
         cdef uint8_t* grown
         while capacity < self.input_used + n:
             capacity *= 2
-        if capacity > self.input_capacity:
-            grown = <uint8_t*>mem_resized(self.input, capacity)
-            if grown == NULL:
-                raise MemoryError(f"no memory for {capacity} octets of input")
-            self.input = grown
-            self.input_capacity = capacity
+        if capacity <= self.input_capacity:
+            return self.input + self.input_used
+        if capacity > SMALL_INPUT and capacity <= self.engine.pool.input_capacity:
+            return self.borrow_input()
+        grown = <uint8_t*>mem_resized(self.input, capacity)
+        if grown == NULL:
+            raise MemoryError(f"no memory for {capacity} octets of input")
+        self.input = grown
+        self.input_capacity = capacity
+        return self.input + self.input_used
+
+    cdef uint8_t* borrow_input(self) noexcept:
+        """Takes the buffer that a large frame has left: touching fresh memory costs as much as the rest of one."""
+        cdef uint8_t* small = self.input
+        self.input_capacity = self.engine.pool.input_capacity
+        self.input = self.engine.pool.lend_input()
+        self.borrowed = True
+        memcpy(self.input, small, self.input_used)
+        free(small)
         return self.input + self.input_used
 
     cdef int input_grown(self) except -1:
@@ -351,10 +366,11 @@ cdef class Connection:
         self.input_used -= used
         if self.input_used and used:
             memmove(self.input, self.input + used, self.input_used)
-        elif self.input_used == 0 and self.input_capacity > (1 << 20):
-            free(self.input)
+        elif self.input_used == 0 and (self.borrowed or self.input_capacity > LARGE_INPUT):
+            self.engine.pool.keep_input(self.input, self.input_capacity)
             self.input = NULL
             self.input_capacity = 0
+            self.borrowed = False
         return 0
 
     cdef size_t parse(self, const uint8_t* p, size_t n) except? 0:

@@ -1,11 +1,14 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The sockets of the data path: one epoll descriptor that asyncio watches as a single file.
+"""The sockets of the data path: one epoll descriptor.
 
-All plain TCP connections, of clients and of replication links, are registered here; one call of `poll` serves all that
-are ready and ends the turn, so that asyncio's cost per event is paid once per turn and not once per connection.
+All plain TCP connections, of clients and of replication links, are registered here; one turn serves all that are ready.
+`wait` is the wait of asyncio's loop (`server/loop.py`): what that watches itself is one more descriptor here (`watch`), so a turn
+costs one epoll_wait and nothing of asyncio's, and asyncio gets on when something of its own is ready, due, or called
+(`leave`).  With another loop `poll` is the callback of this descriptor, and asyncio is paid once per turn.
 """
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.errno cimport EAGAIN, EINTR, errno
+from libc.math cimport ceil
 from libc.stdlib cimport free
 from libc.string cimport memcpy, strerror
 from posix.unistd cimport close
@@ -90,6 +93,7 @@ cdef class Reactor(Transport):
         self.engine = engine
         engine.slice = ClockSlice()
         self.connections = {}
+        self.watched = -1
         self.epoll = epoll_create1(EPOLL_CLOEXEC)
         if self.epoll < 0:
             raise OSError(errno, "epoll_create1")
@@ -158,33 +162,77 @@ cdef class Reactor(Transport):
     def poll(self):
         """Serves every ready connection, then ends the turn; a bounded number of times."""
         cdef epoll_event events[EVENTS]
-        cdef int n, i, k
-        cdef uint64_t began, polled = monotonic()
+        cdef int n, k
+        cdef uint64_t polled = monotonic()
         for k in range(ROUNDS):
             n = epoll_wait(self.epoll, events, EVENTS, 0)
             if n <= 0:
                 return
-            began = monotonic()
-            self.turns += 1
-            self.engine.now = milliseconds()
-            self.engine.turn_wanted = True      # the turn ends below and need not be scheduled
-            try:
-                for i in range(n):
-                    self.serve(events[i].data.fd, events[i].events)
-                    if i + 1 < n and monotonic() - began > TURN:
-                        self.engine.end_turn()
-                        self.engine.turn_wanted = True
-                        began = monotonic()
-            finally:
-                self.engine.end_turn()
+            self.turn(events, n)
             if n < EVENTS or monotonic() - polled > POLL:
                 return
+
+    def watch(self, int fd):
+        """`wait` ends when this is readable."""
+        cdef epoll_event event
+        event.events = EPOLLIN
+        event.data.fd = fd
+        if epoll_ctl(self.epoll, EPOLL_CTL_ADD, fd, &event):
+            raise OSError(errno, f"epoll_ctl for descriptor {fd}")
+        self.watched = fd
+
+    def wait(self, double seconds):
+        """Serves connections for so long (< 0: for ever), or until somebody sets `leave`, or what is watched is ready
+        (`others`); a single time for 0.  A signal ends it, too."""
+        cdef epoll_event events[EVENTS]
+        cdef uint64_t until = monotonic() + <uint64_t>(max(seconds, 0.0) * 1e9)
+        cdef uint64_t now
+        cdef int n, left = -1 if seconds < 0 else <int>min(ceil(seconds * 1e3), 1e9)
+        self.leave = self.others = False
+        while True:
+            with nogil:
+                n = epoll_wait(self.epoll, events, EVENTS, left)
+            if n <= 0:
+                return
+            self.began = monotonic()
+            try:
+                self.turn(events, n)
+                now = monotonic()
+                if self.on_late is not None and now - self.began > self.late * 1e9:
+                    self.on_late(self.began / 1e9, (now - self.began) / 1e9)
+            finally:
+                self.began = 0
+            if self.leave or self.others or left == 0:
+                return
+            if left > 0:
+                if now >= until:
+                    return
+                left = <int>((until - now + 999999) // 1000000)
+
+    cdef int turn(self, void* ready, int n) except -1:
+        cdef epoll_event* events = <epoll_event*>ready
+        cdef int i
+        cdef uint64_t began = monotonic()
+        self.turns += 1
+        self.engine.now = milliseconds()
+        self.engine.turn_wanted = True      # the turn ends below and need not be scheduled
+        try:
+            for i in range(n):
+                self.serve(events[i].data.fd, events[i].events)
+                if i + 1 < n and monotonic() - began > TURN:
+                    self.engine.end_turn()
+                    self.engine.turn_wanted = True
+                    began = monotonic()
+        finally:
+            self.engine.end_turn()
+        return 0
 
     cdef int serve(self, int fd, uint32_t events) except -1:
         cdef Connection c
         cdef uint64_t before = reserve_used()
         found = self.connections.get(fd)
         if found is None:
+            self.others = self.others or fd == self.watched
             return 0                    # closed by an earlier event of this round
         c = <Connection>found[0]
         try:

@@ -1,6 +1,6 @@
 """Notices that one turn of the event loop takes long, whatever runs in it: everybody waits meanwhile.
 
-`TurnSelector` is the selector of the loop: between two of its waits lies one turn.  A thread looks at it every
+`TurnSelector` (`loop.py`) knows since when a turn goes on.  A thread looks at it every
 `PERIOD`, not the loop, which is what stands still.  While a turn is late the thread notes where the main thread is;
 what the core does holds the interpreter, so the thread comes to it only when that has ended, with the call still on
 the stack.  `Watch` decides what is worth a line, and is pure.  The rest is shell.
@@ -8,7 +8,6 @@ the stack.  `Watch` decides what is worth a line, and is pure.  The rest is shel
 
 import asyncio
 import logging
-import selectors
 import sys
 import threading
 import time
@@ -16,10 +15,10 @@ from collections.abc import Callable, Coroutine
 from types import FrameType
 from typing import Any, Final, NamedTuple
 
+from qpidd_py.server.loop import LIMIT, BrokerLoop, TurnSelector
+
 log = logging.getLogger(__name__)
 
-LIMIT: Final = 0.1
-"""Seconds; a turn that takes longer is late."""
 PERIOD: Final = 0.05
 """Seconds between two looks."""
 HANGS: Final = 5.0
@@ -29,27 +28,6 @@ QUIET: Final = 10.0
 _FRAMES: Final = 12
 _GUARD: Final = "_guard"
 """A function that calls its argument `work`, which has no frame of its own when it is the core's."""
-
-
-class TurnSelector(selectors.DefaultSelector):
-    """Knows since when a turn goes on; `began` is 0 while the loop waits.  Times in seconds."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__()
-        self._clock = clock
-        self.began = 0.0
-        self.late: list[tuple[float, float]] = []
-        """(begin, seconds) of turns that were late and have ended; the watchdog takes them."""
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        began, self.began = self.began, 0.0
-        took = self._clock() - began
-        if began and took > LIMIT and len(self.late) < 1000:
-            self.late.append((began, took))
-        try:
-            return super().select(timeout)
-        finally:
-            self.began = self._clock()
 
 
 class Late(NamedTuple):
@@ -139,7 +117,7 @@ def run_watched(main: Coroutine[Any, Any, int]) -> int:
     turns = TurnSelector()
     watchdog = Watchdog(turns)
     try:
-        with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(turns)) as runner:
+        with asyncio.Runner(loop_factory=lambda: BrokerLoop(turns)) as runner:
             return runner.run(main)
     finally:
         watchdog.stop()

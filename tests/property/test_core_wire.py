@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from itertools import pairwise
 from typing import Any
 
@@ -93,6 +94,27 @@ def test_any_octets_are_records_or_a_link_error(octets: bytes) -> None:
     except LinkError:
         return
     assert len(found) <= len(octets) // 16
+
+
+def slow_crc32c(data: bytes) -> int:
+    """By its definition, a bit at a time."""
+    crc = 0xFFFFFFFF
+    for octet in data:
+        crc ^= octet
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+@pytest.mark.parametrize("lane", [1, 256, 8192])
+def test_crc32c_of_any_length_is_the_same(lane: int) -> None:
+    """Three lanes of this length are taken together, and the rest in others."""
+    data = random.Random(lane).randbytes(3 * 8192 + 3 * 256 + 99)
+    for length in sorted({max(0, 3 * lane + more) for more in (-9, -1, 0, 1, 7, 8, 3 * 256)}):
+        for start in (0, 3):
+            part = data[start : start + length]
+            assert crc32c(part) == slow_crc32c(part), (length, start)
+            assert crc32c(part[5:], crc32c(part[:5])) == crc32c(part)
 
 
 def test_crc32c_is_castagnoli() -> None:

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from qpidd_py.server.watchdog import HANGS, LIMIT, QUIET, Late, Watch, run_watched
+from qpidd_py.server.loop import LIMIT
+from qpidd_py.server.watchdog import HANGS, QUIET, Late, Watch, run_watched
 
 
 def where() -> str:
