@@ -53,7 +53,7 @@ crc32c_init()
 
 cdef size_t HUGE = 2 << 20
 cdef size_t MAPPED = 1 << 20            # octets; smaller blocks are the allocator's
-cdef size_t POOLED = 64 << 20           # octets of free segments kept for reuse
+cdef size_t POOLED = 256 << 20          # octets of free segments kept for reuse, while they are reused
 cdef size_t KEPT_INPUT = 8 << 20        # octets of a buffer for large frames that is kept for the next one
 cdef size_t SPARSE = 8                  # segments whose memory a sweep must win
 
