@@ -160,8 +160,29 @@ def declarations(client: Client) -> Iterator[bytes]:
     return itertools.cycle([block])
 
 
+def bindings(client: Client) -> Iterator[bytes]:
+    """An exchange with 50,000 bindings is deleted."""
+    client.call(commands.Queue.Declare(queue="bindings"))
+    while True:
+        client.call(commands.Exchange.Declare(exchange="bindings", exchange_type="topic"))
+        binds = [commands.Queue.Bind(0, "bindings", "bindings", f"a.{n}.*", True) for n in range(50_000)]
+        client.call(*binds, commands.Basic.Qos())
+        client.call(commands.Exchange.Delete(exchange="bindings"))
+        yield b""
+
+
+def exclusive(client: Client) -> Iterator[bytes]:
+    """A connection with 10,000 exclusive queues ends."""
+    while True:
+        other = Client(client.socket.getpeername()[1])
+        declares = [commands.Queue.Declare(queue=f"own{n}", exclusive=True, nowait=True) for n in range(10_000)]
+        other.call(*declares, commands.Basic.Qos())
+        other.socket.close()
+        yield b""
+
+
 FLOODS: Final[dict[str, Callable[[Client], Iterator[bytes]]]] = {
-    flood.__name__: flood for flood in (keys, headers, held, letters, deep, declarations)
+    flood.__name__: flood for flood in (keys, headers, held, letters, deep, declarations, bindings, exclusive)
 }
 
 

@@ -4,11 +4,15 @@ Such a visit takes 0.3 s for a million objects (queues, bindings, connections), 
 comes whenever there are a quarter more objects.  What comes and goes in number (connections, queues, messages,
 routes) is freed without it, so little is left for it.  Here it comes when nothing is published or delivered; a short
 one (`SHORT`) at any time; and at the latest after `LONGEST`: a pause is better than memory that is never freed.
-Young objects are visited as before, some hundred at a time.
+
+Young objects are visited when there are some hundred more than before.  While as many old ones are freed (those of a
+deleted exchange, of connections that end) there are never more, and then all young ones are visited at once: 28 ms for
+74,000.  So each tick has them visited too.
 """
 
 import gc
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 EVERY: Final = 60.0
@@ -28,17 +32,23 @@ def set_up() -> None:
 
 
 class Collector:
-    """Decides when `collect` is called; `clock` gives seconds."""
+    """Decides when `collect` is called, and `collect_young` with each tick; `clock` gives seconds."""
 
-    def __init__(self, clock: Callable[[], float], collect: Callable[[], object] = gc.collect) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        collect: Callable[[], object] = gc.collect,
+        collect_young: Callable[[], object] = partial(gc.collect, 1),  # noqa: B008 (immutable)
+    ) -> None:
         self._clock = clock
-        self._collect = collect
+        self._collect, self._collect_young = collect, collect_young
         self._last = clock()
         self._took = 0.0
         self._messages = -1
 
     def tick(self, now: float, messages: int) -> None:
         """Call several times a second; `messages`: published and delivered until now."""
+        self._collect_young()
         idle, self._messages = messages == self._messages, messages
         waited = now - self._last
         if waited >= LONGEST or (waited >= EVERY and (idle or self._took <= SHORT)):

@@ -36,7 +36,11 @@ class Clock:
             self.collector.tick(self.now, self.messages)
 
     def start(self) -> None:
-        self.collector = Collector(lambda: self.now, self.collect)
+        self.young = 0
+        self.collector = Collector(lambda: self.now, self.collect, self.collect_young)
+
+    def collect_young(self) -> None:
+        self.young += 1
 
 
 @pytest.fixture
@@ -56,6 +60,11 @@ def test_it_comes_when_nobody_publishes(clock: Clock) -> None:
     assert len(clock.collected) == 2
     clock.run(10 * EVERY - 1, busy=False)
     assert 9 <= len(clock.collected) <= 12
+
+
+def test_young_objects_are_visited_with_each_tick(clock: Clock) -> None:
+    clock.run(100, busy=True)
+    assert clock.young == 100
 
 
 def test_a_broker_that_is_never_idle_is_not_forgotten(clock: Clock) -> None:
