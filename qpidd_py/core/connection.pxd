@@ -47,6 +47,7 @@ cdef class Connection:
     cdef list channels
     cdef uint8_t* input
     cdef size_t input_used, input_capacity
+    cdef int slow                           # how often the size of a read is halved
     cdef bint borrowed                      # `input` is the pool's
     cdef uint8_t* borrow_input(self) noexcept
     cdef uint8_t* output

@@ -19,6 +19,7 @@ cdef class Reactor(Transport):
     cdef int turn(self, void* events, int n) except -1
     cdef int serve(self, int fd, uint32_t events) except -1
     cdef int read(self, Connection c) except -1
+    cdef void pace(self, Connection c, uint64_t took) noexcept
     cdef int send_rest(self, Connection c) except -1
     cdef int flush_piece(self, Connection c) except -1
     cdef int send_failed(self, Connection c) except -1

@@ -60,7 +60,8 @@ cdef uint64_t monotonic() noexcept:
 
 
 cdef enum:
-    READ_SIZE = 262144          # octets of one recv
+    READ_SIZE = 262144          # octets of one recv, and of one of a link whose operations take long
+    SMALL_READ = 32768
     READS = 4                   # recvs of one connection in one turn: fairness
     EVENTS = 64
     ROUNDS = 8                  # turns in one call of poll, before asyncio gets its turn
@@ -248,16 +249,19 @@ cdef class Reactor(Transport):
 
     cdef int read(self, Connection c) except -1:
         cdef ssize_t got
+        cdef size_t size
+        cdef uint64_t began = monotonic(), ended
         cdef int k
         c.begin_slice()
         for k in range(READS):
+            size = READ_SIZE >> c.slow
             if c.input_used:
                 c.input_room(READ_SIZE)
                 with nogil:
-                    got = recv(c.fd, c.input + c.input_used, READ_SIZE, MSG_DONTWAIT)
+                    got = recv(c.fd, c.input + c.input_used, size, MSG_DONTWAIT)
             else:
                 with nogil:
-                    got = recv(c.fd, self.scratch, READ_SIZE, MSG_DONTWAIT)
+                    got = recv(c.fd, self.scratch, size, MSG_DONTWAIT)
             if got <= 0:
                 if got < 0 and (errno == EAGAIN or errno == EINTR):
                     return 0
@@ -268,9 +272,20 @@ cdef class Reactor(Transport):
                 c.input_grown()
             else:
                 c.input_data(self.scratch, got)
-            if got < READ_SIZE or c.fd < 0 or not c.reads():
+            ended = monotonic()
+            self.pace(c, ended - began)
+            if <size_t>got < size or c.fd < 0 or not c.reads() or ended - began > SLICE:
                 return 0
+            began = ended
         return 0
+
+    cdef void pace(self, Connection c, uint64_t took) noexcept:
+        """What a link has sent is applied as it comes, without slices; one operation of the configuration may take as long
+        as a hundred messages.  So less is read at a time when that takes long."""
+        if took > TURN and READ_SIZE >> c.slow > SMALL_READ:
+            c.slow += 1
+        elif took < SLICE and c.slow:
+            c.slow -= 1
 
     cdef int lost(self, Connection c, str reason) except -1:
         self.forget(c)
