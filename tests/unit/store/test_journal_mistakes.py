@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from qpidd_py.broker.snapshot import encode_snapshot
+from qpidd_py.broker.configuration import Configuration
+from qpidd_py.broker.snapshot import decode_snapshot, encode_snapshot
 from qpidd_py.core.batch import OPERATIONS
 from qpidd_py.errors import QpiddError
-from qpidd_py.store import journal, layout, recovery, writer
+from qpidd_py.store import layout, recovery, writer
 from qpidd_py.store.carry import Carry
 from qpidd_py.store.journal import Journal
 from qpidd_py.store.layout import FRAME_HEADER, MARK, encode_mark
@@ -83,7 +84,8 @@ def configuration_ahead_of_the_log(patch: Patch) -> None:
 
 
 def no_configuration_in_a_segment(patch: Patch) -> None:
-    patch.setattr(journal, "encode_snapshot", lambda records: encode_snapshot(records[:1]))
+    encoded = Configuration.encoded
+    patch.setattr(Configuration, "encoded", lambda self: encode_snapshot(decode_snapshot(encoded(self))[:1]))
 
 
 def carried_up_to_the_wrong_place(patch: Patch) -> None:
