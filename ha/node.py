@@ -279,10 +279,7 @@ class Node:
         local.persist(in_sync=claim.base.succeed(claim.epoch, local.id, claim.members))
         base = self.role.position if local.whole else 0
         self.role.stop()
-        for queue, _ in local.configuration.replicated():
-            # Messages of an unfinished difference are kept, in their order.
-            local.engine.merge(queue.number)
-        local.engine.begin_epoch(claim.epoch)
+        local.engine.begin_epoch(claim.epoch)  # messages of an unfinished difference are kept, in their order
         local.trace({**local.lineage, claim.epoch: Origin(local.id, base)})
         if not local.journal.complete:
             local.journal.begin_again()

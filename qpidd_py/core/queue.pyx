@@ -458,8 +458,9 @@ cdef class Queue:
             for level in self.levels:
                 level.merge()
             return 0
-        ring_merge(&self.main, &self.side, self.ready + self.unacked)
-        self.next = 0
+        if self.side.head < self.side.tail or self.main.tail - self.main.head > self.ready + self.unacked:
+            ring_merge(&self.main, &self.side, self.ready + self.unacked)
+        self.next = self.main.head
         self.joining = False
         return 0
 

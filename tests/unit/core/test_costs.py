@@ -5,8 +5,11 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
+from pamqp.commands import Basic
 
 from qpidd_py.core import Engine, Queue, Route
+from qpidd_py.core.catchup import Catchup
+from qpidd_py.core.memory import plan_failures
 from tests.support.memory import MemoryClient, deliveries, publish_octets
 
 SIZES = (250, 1000, 4000)
@@ -183,3 +186,39 @@ def test_small_messages_between_large_ones_take_no_segment_each() -> None:
         client.connection.feed(publish_octets(b"x" * 1_500_000, "a") + publish_octets(b"y" * 100, "a"))
         client.turn()
     assert engine.pool.allocated - before <= 1.5 * 40 * 1_500_000
+
+
+def merge_asks(engine: Engine, queue: Queue) -> int:
+    """For how much memory, in allocations."""
+    plan_failures(1 << 60)
+    engine.merge(queue.number)
+    return int(plan_failures(0))
+
+
+def test_a_queue_without_a_difference_is_not_copied() -> None:
+    """A promotion does it for each."""
+    engine = Engine()
+    queue = filled(engine, 4000)
+    assert merge_asks(engine, queue) == 0
+    client = holder(engine, queue)
+    client.send(Basic.Ack(7))
+    client.turn()
+    assert merge_asks(engine, queue) == 1, "the place of what was removed goes"
+    assert merge_asks(engine, queue) == 0
+    queue.check()
+    assert queue.ready + queue.unacked == 3999
+
+
+def test_half_a_difference_is_part_of_the_queue_after_a_promotion() -> None:
+    engine, backup = Engine(), Engine()
+    queue = filled(engine, 1000)
+    copy = backup.create_queue(queue.number, queue.name, True)
+    piece = Catchup(queue, b"", engine.flush()).slice(20_000)
+    assert piece is not None
+    backup.apply_slice(piece)
+    backup.begin_epoch(1)
+    copy.check()
+    client = MemoryClient(backup)
+    client.channel.consume(copy, "c", True, 0)
+    bodies = [body for _, body, _ in deliveries(client.turn())]
+    assert bodies == [b"%d" % number for number in range(len(bodies))] and bodies

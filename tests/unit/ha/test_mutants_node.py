@@ -351,7 +351,6 @@ class TestPromotion:
         local.journal = role(
             calls, "begin_again note batch flush", complete=False, position=0, waiting=0, hangs="", keeps=False
         )
-        local.configuration.replicated = lambda: [(SimpleNamespace(number=7), 70)]
         local.configuration.on_promoted = noting(calls, "on_promoted")
         local.engine = Noting(host.engine, calls, "merge begin_epoch")
         base = InSync(1, "id-b", 4, (local.member,))
@@ -362,7 +361,6 @@ class TestPromotion:
         assert local.persisted.in_sync == base.succeed(3, "id-a", (local.member,))
         names = "merge", "begin_epoch", "begin_again", "on_promoted"
         assert [call for call in calls if call[0] in names] == [
-            ("merge", 7),
             ("begin_epoch", 3),
             ("begin_again",),
             ("on_promoted",),
