@@ -97,27 +97,27 @@ class Copying:
         for queue in self._queues():
             after = low
             while True:
-                if not self._in_memory(queue, after, high):
+                if not self._in_memory(queue, after):
                     yield None
                     continue
-                came = self._came.pop((queue.number, after), [])  # of a pass that went further, perhaps
+                came = self._came.pop((queue.number, after), [])  # some may belong to a later pass
                 some = [message for message in came if message.id <= high] or next_messages(queue, after, high)
                 if not some:
                     break
                 yield from ((queue.number, message) for message in some)
                 after = some[-1].id
 
-    def _in_memory(self, queue: Queue, after: int, high: int) -> bool:
+    def _in_memory(self, queue: Queue, after: int) -> bool:
         if not self.waits and (queue.number, after) not in self._came:
-            self.waits = not queue.deleted and not soon(queue, after, partial(self._come, queue, after, high))
+            self.waits = not queue.deleted and not soon(queue, after, partial(self._come, queue, after))
         return not self.waits
 
-    def _come(self, queue: Queue, after: int, high: int) -> None:
+    def _come(self, queue: Queue, after: int) -> None:
         """Takes them now: at the limit of the memory they have left it again before the next slice is asked for."""
         self.waits = False
         with suppress(RotError):  # the next slice says so
-            if not queue.deleted and soon(queue, after, lambda: None):
-                self._came = {(queue.number, after): next_messages(queue, after, high)}
+            if soon(queue, after, lambda: None):
+                self._came = {(queue.number, after): next_messages(queue, after)}
 
     def _begin_pass(self) -> None:
         low, self._cut = self._cut, self._broker.engine.sequence
