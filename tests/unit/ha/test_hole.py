@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from ha.model.status import State
 from ha.node import GIVE_WAY
 from ha.promotion.score import COPY, PRIMARY, SLOW
-from qpidd_py.core import decode_ids
+from qpidd_py.core import decode_ids, soon
 from qpidd_py.errors import PageError
 from tests.support.paged import MemoryPages
 from tests.unit.ha.test_brokers import member
@@ -97,12 +98,55 @@ def test_a_primary_hands_over_and_refills_itself(world: World) -> None:
 
 def test_its_manager_has_some_seconds_to_move_the_role(world: World) -> None:
     host, pages = world["a"], Pages(world["a"])
+    world.run(2 * GIVE_WAY)
     pages.find()
     world.run(GIVE_WAY - 0.5)
     assert host.state is State.ACTIVE and host.node.relocation is None and host.node.candidacy.score == SLOW
     world.promote("c", takeover=True)
     pages.paging.on_wanted = pages._all_at_once
     refilled(world, "a", "b")
+
+
+def test_more_of_it_gives_its_manager_no_more_time(world: World) -> None:
+    host, pages = world["a"], Pages(world["a"])
+    world.run(2 * GIVE_WAY)
+    pages.find()
+    for _ in range(6):
+        world.run(GIVE_WAY / 5)
+        if host.state.is_primary:
+            host.node.damaged(REASON)
+    assert not host.state.is_primary or host.node.relocation is not None
+
+
+def test_a_primary_that_can_read_all_keeps_its_role(world: World) -> None:
+    world.run(3 * GIVE_WAY)
+    assert world["a"].state is State.ACTIVE and not any(kind == "relocate" for kind, _ in world["a"].events)
+
+
+def test_it_waits_for_the_end_of_a_switch_over_that_is_under_way(world: World) -> None:
+    host, pages = world["a"], Pages(world["a"])
+    host.node.relocation = SimpleNamespace()  # type: ignore[assignment]
+    pages.find()
+    world.run(2 * GIVE_WAY)
+    assert host.state is State.ACTIVE
+
+
+def test_a_backup_that_can_read_all_keeps_its_link(world: World) -> None:
+    host = world["b"]
+    before = len(world.lines)
+    host.node.damaged("")
+    world.run(1.0)
+    assert host.state is State.READY and not world.lines[before:]
+
+
+def test_a_backup_without_a_primary_keeps_what_it_cannot_read(world: World) -> None:
+    host, pages = world["b"], Pages(world["b"])
+    world["a"].kill()
+    world["c"].kill()
+    pages.rot()
+    assert not soon(host.configuration.queues["q"][0], 0, lambda: None)
+    world.run(2 * GIVE_WAY)
+    assert unreadable(host) and waiting(host) == NUMBER and not host.state.is_primary
 
 
 def test_messages_that_are_published_meanwhile_are_confirmed(world: World) -> None:
