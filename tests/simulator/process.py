@@ -182,7 +182,7 @@ class BrokerProcess(Ports):
         self.seen_safe = self.engine.safe
         self.broker = Broker(self.name, heartbeat=1, rng=self.rng, engine=self.engine)
         self.broker.connections = OrderedConnections()  # type: ignore[assignment]
-        self.broker.vhost.default_replicate = "all"
+        self.broker.vhost.default_replicate, self.broker.vhost.clustered = "all", True
         self.broker.passive = True
         configuration, run = VHostConfiguration(self.broker), f"{self.name}.{self.life}"
         options = self.simulation.scenario.option("journal", {})

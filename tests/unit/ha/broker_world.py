@@ -28,7 +28,7 @@ class BrokerHost(Host):
         self.broker = Broker(self.name, engine=Engine(segment_size=1 << 16))
         self.engine = self.broker.engine
         ENGINES.append(self.engine)
-        self.broker.vhost.default_replicate = "all"
+        self.broker.vhost.default_replicate, self.broker.vhost.clustered = "all", True
         self.broker.passive = True
         self.configuration = VHostConfiguration(self.broker)
 
