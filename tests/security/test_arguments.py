@@ -48,7 +48,7 @@ def test_without_a_cluster_a_quorum_queue_is_taken_with_a_warning(caplog: pytest
     """A program of RabbitMQ's runs on a developer's machine."""
     peer = Peer(Broker())
     peer.open_channel()
-    quorum = {"x-queue-type": "quorum"}
+    quorum: Any = {"x-queue-type": "quorum"}
     for number in range(100):
         answer = peer.call(1, Queue.Declare(queue=f"q{number}", durable=True, arguments=quorum))
         assert isinstance(answer, Queue.DeclareOk)
