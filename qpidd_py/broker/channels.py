@@ -41,59 +41,56 @@ class Owner(client_channel.Owner, Protocol):
 
 
 class Channels:
-    """`open`: those whose number is in use."""
+    """`open`: those whose number is in use.  Its connection says each time who it is: Python's collector would have to
+    find a circle."""
 
-    def __init__(self, connection: Owner) -> None:
-        self._connection = connection
+    def __init__(self) -> None:
         self.open: dict[int, ClientChannel] = {}
         self._late: list[int] | None = None
 
-    def method(self, number: int, payload: bytes) -> None:
+    def method(self, connection: Owner, number: int, payload: bytes) -> None:
         """Of the client.  Raises AmqpError."""
         channel = self.open.get(number)
         if channel is not None and channel.core.closing:
-            self._while_closing(number, payload)
+            self._while_closing(connection, number, payload)
             return
         command = decode_method(payload)
         if command.index >> 16 == commands.Connection.frame_id:
             raise ConnectionException(ReplyCode.COMMAND_INVALID, f"{command.name} on channel {number}")
         if channel is None:
-            self._open(number, command)
+            self._open(connection, number, command)
         elif isinstance(command, commands.Channel.Open):
             raise ConnectionException(ReplyCode.CHANNEL_ERROR, f"channel {number} is open already")
         elif isinstance(command, commands.Channel.Close):
-            self._send(number, commands.Channel.CloseOk())
-            self._drop(number)
+            _send(connection, number, commands.Channel.CloseOk())
+            self._drop(connection, number)
         else:
             handle(channel, command)
 
-    def _open(self, number: int, command: Frame) -> None:
-        connection, most = self._connection, self._connection.channel_max
+    def _open(self, connection: Owner, number: int, command: Frame) -> None:
+        most = connection.channel_max
         if not isinstance(command, commands.Channel.Open):
             raise ConnectionException(ReplyCode.CHANNEL_ERROR, f"{command.name} on channel {number}, which is not open")
         if number > most:
             text = f"channel {number} is beyond the negotiated channel_max ({most})"
             raise ConnectionException(ReplyCode.NOT_ALLOWED, text, *ids(command))
         self.open[number] = ClientChannel(connection, connection.core.open_channel(number))
-        self._send(number, make(commands.Channel.OpenOk, channel_id=""))
-
-    def _send(self, number: int, command: Frame) -> None:
-        self._connection.core.write(encode_method(number, command))
+        _send(connection, number, make(commands.Channel.OpenOk, channel_id=""))
 
     # ------------------------------------------------------------ the end of one
 
-    def fail(self, number: int, code: int, text: str, class_id: int, method_id: int) -> None:
+    def fail(self, connection: Owner, number: int, code: int, text: str, class_id: int, method_id: int) -> None:
         """Closes a channel for an error."""
-        log.info("%r: channel %d: %d %s", self._connection, number, code, text)
-        self._send(number, commands.Channel.Close(code, reply_text(code, text), class_id, method_id))
+        log.info("%r: channel %d: %d %s", connection, number, code, text)
+        _send(connection, number, commands.Channel.Close(code, reply_text(code, text), class_id, method_id))
         if self._late is not None:
             self._late.append(number)
         else:
-            self._release(number)
+            self._release(connection, number)
 
-    def _release(self, number: int) -> None:
+    def _release(self, connection: Owner, number: int) -> None:
         """Messages it held go back now; its number stays in use until the peer's close-ok."""
-        connection, core = self._connection, self._connection.core
+        core = connection.core
         connection.broker.timeouts.forget(self.open[number])
         queues = core.close_channel(number)
         channel = core.open_channel(number)
@@ -101,32 +98,32 @@ class Channels:
         self.open[number] = ClientChannel(connection, channel)
         connection.broker.vhost.consumers_gone(queues)
 
-    def _while_closing(self, number: int, payload: bytes) -> None:
+    def _while_closing(self, connection: Owner, number: int, payload: bytes) -> None:
         (index,) = _INDEX.unpack_from(payload)
         if index == _CLOSE:
-            self._send(number, commands.Channel.CloseOk())
+            _send(connection, number, commands.Channel.CloseOk())
         elif index == _CLOSE_OK:
-            self._drop(number)
+            self._drop(connection, number)
 
-    def _drop(self, number: int) -> None:
-        broker = self._connection.broker
+    def _drop(self, connection: Owner, number: int) -> None:
+        broker = connection.broker
         broker.timeouts.forget(self.open.pop(number))
-        broker.vhost.consumers_gone(self._connection.core.close_channel(number))
+        broker.vhost.consumers_gone(connection.core.close_channel(number))
 
-    def drop_all(self) -> None:
+    def drop_all(self, connection: Owner) -> None:
         """The connection is being closed.  In the middle of a commit they go when the socket does."""
         if self._late is None:
             for number in list(self.open):
-                self._drop(number)
+                self._drop(connection, number)
 
-    def forget_all(self) -> None:
+    def forget_all(self, connection: Owner) -> None:
         """The connection has ended: its core closes them."""
         for channel in self.open.values():
-            self._connection.broker.timeouts.forget(channel)
+            connection.broker.timeouts.forget(channel)
         self.open.clear()
 
     @contextmanager
-    def failing_late(self) -> Iterator[None]:
+    def failing_late(self, connection: Owner) -> Iterator[None]:
         """A commit walks over what a failed channel would give back: that channel is released after it."""
         late: list[int] = []
         self._late = late
@@ -135,4 +132,8 @@ class Channels:
         finally:
             self._late = None
             for number in late:
-                self._release(number)
+                self._release(connection, number)
+
+
+def _send(connection: Owner, number: int, command: Frame) -> None:
+    connection.core.write(encode_method(number, command))

@@ -36,7 +36,7 @@ from qpidd_py.broker.channels import Channels
 from qpidd_py.broker.client_channel import ClientChannel
 from qpidd_py.broker.consumer_timeout import ConsumerTimeouts
 from qpidd_py.broker.limits import ConnectionCount
-from qpidd_py.broker.opening import Opening
+from qpidd_py.broker.opening import Opening, tells_refusals
 from qpidd_py.broker.ports import LinkHandler, Refusal, SocketPort
 from qpidd_py.broker.silence import Clock
 from qpidd_py.broker.texts import cut, reply_text
@@ -128,8 +128,8 @@ class ClientConnection:
         self.handshake = Handshake(broker.server_properties, broker.heartbeat)
         self.core = Connection(broker.engine, self)
         self.core.frame_max = HANDSHAKE_FRAME
-        self.opening = Opening(self)
-        self._channels = Channels(self)
+        self.opening = Opening()
+        self._channels = Channels()
         self.link: LinkHandler | None = None
         self.was_opened = False
         self.scarce = False  # its descriptor is one of the reserve
@@ -150,7 +150,7 @@ class ClientConnection:
         return self.handshake.channel_max
 
     def failing_late(self) -> AbstractContextManager[None]:
-        return self._channels.failing_late()
+        return self._channels.failing_late(self)
 
     @property
     def user(self) -> str:
@@ -217,7 +217,7 @@ class ClientConnection:
 
     def _channel_method(self, number: int, payload: bytes) -> None:
         if self.state is State.OPENED:
-            self._channels.method(number, payload)
+            self._channels.method(self, number, payload)
         elif self.state is State.HANDSHAKE:
             raise ConnectionException(ReplyCode.CHANNEL_ERROR, f"channel {number} before the connection is open")
 
@@ -238,8 +238,8 @@ class ClientConnection:
         if self.state is State.LINK:
             self._finish(text)
         elif channel:
-            self._channels.fail(channel, code, text, class_id, method_id)
-        elif self.state is State.HANDSHAKE and code == ReplyCode.ACCESS_REFUSED and not self.opening.tells_refusals:
+            self._channels.fail(self, channel, code, text, class_id, method_id)
+        elif self.state is State.HANDSHAKE and code == ReplyCode.ACCESS_REFUSED and not tells_refusals(self.handshake):
             log.info("%r: %s", self, text)
             # specification 2.2.4: no reason after a failed login, unless the client has the capability
             self._finish(text)
@@ -280,10 +280,10 @@ class ClientConnection:
             else:
                 self._closed_by_client(reason)
         elif self.state is State.HANDSHAKE:
-            if self.opening.receive(command):
+            if self.opening.receive(self, command):
                 self._open(command)
         elif isinstance(command, commands.Connection.UpdateSecret):
-            self.opening.renew(command)
+            self.opening.renew(self, command)
         elif isinstance(command, commands.Connection.StartOk):
             raise ConnectionException(ReplyCode.CHANNEL_ERROR, f"{command.name} after open", *ids(command))
         elif command.index >> 16 == commands.Connection.frame_id:
@@ -404,7 +404,7 @@ class ClientConnection:
         self.send(0, commands.Connection.Close(code, reply_text(code, text), class_id, method_id))
         self.state = State.CLOSING
         self.broker.watch(self)
-        self._channels.drop_all()
+        self._channels.drop_all(self)
 
     def _finish(self, reason: str) -> None:
         if self.state is State.FINISHED:
@@ -416,7 +416,7 @@ class ClientConnection:
             log.info("%r ends: %s", self, reason)
         link, self.link = self.link, None
         self.state, self.end_reason = State.FINISHED, reason
-        self._channels.forget_all()
+        self._channels.forget_all(self)
         self.broker.connections.discard(self)
         self.broker.visits.drop(self)
         queues = self.core.close()

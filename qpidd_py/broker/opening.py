@@ -6,6 +6,7 @@ While a login is being verified nothing more of this peer is read; while a new s
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
 from pamqp import commands
@@ -49,44 +50,36 @@ class Owner(Protocol):
 
 
 class Opening:
-    """`started`: when start-ok came, µs of `broker.clocks`."""
+    """`started`: when start-ok came, µs of `broker.clocks`.  Its connection says each time who it is (`Channels`)."""
 
-    def __init__(self, connection: Owner) -> None:
-        self._connection = connection
+    def __init__(self) -> None:
         self._renewing = False  # a new secret is being verified
         self.started = 0
 
-    def receive(self, command: Frame) -> bool:
+    def receive(self, connection: Owner, command: Frame) -> bool:
         """True when `command` was connection.open, and the client may have it.  Raises ConnectionException."""
-        connection, handshake = self._connection, self._connection.handshake
+        handshake = connection.handshake
         if handshake.state is HandshakeState.START:
             self.started = connection.broker.clocks()[1]
         answer = handshake.receive(command)
         if answer is not None:
             connection.send(0, answer)
         elif handshake.state is HandshakeState.VERIFY:
-            self._verify()
+            self._verify(connection)
         elif handshake.state is not HandshakeState.OPENED:
             connection.core.frame_max = handshake.frame_max
         return answer is None and handshake.state is HandshakeState.OPENED
 
-    @property
-    def tells_refusals(self) -> bool:
-        """A refused client is told why: it has asked for that, or admission refuses it, not the login."""
-        handshake = self._connection.handshake
-        return handshake.capability("authentication_failure_close") or handshake.state is HandshakeState.OPENED
-
-    def _verify(self) -> None:
-        connection, handshake = self._connection, self._connection.handshake
+    def _verify(self, connection: Owner) -> None:
+        handshake = connection.handshake
         mechanism, secret = handshake.mechanism, handshake.response
         attempt = Attempt(connection.peer, mechanism, secret, lambda: connection.negotiating)
-        connection.broker.authenticate(attempt, self._verified)
+        connection.broker.authenticate(attempt, partial(self._verified, connection))
         if handshake.state is HandshakeState.VERIFY:
             connection.core.wait()
 
-    def _verified(self, user: str | None) -> None:
+    def _verified(self, connection: Owner, user: str | None) -> None:
         """The decision; it may come while `_verify` calls."""
-        connection = self._connection
         if not connection.negotiating:
             return
         try:
@@ -97,9 +90,9 @@ class Opening:
         else:
             connection.core.go_on()
 
-    def renew(self, command: commands.Connection.UpdateSecret) -> None:
+    def renew(self, connection: Owner, command: commands.Connection.UpdateSecret) -> None:
         """A client has a new password or token: it is checked as at the login.  A certificate has no secret."""
-        connection, handshake = self._connection, self._connection.handshake
+        handshake = connection.handshake
         if handshake.mechanism == EXTERNAL:
             connection.send(0, commands.Connection.UpdateSecretOk())
             return
@@ -109,10 +102,10 @@ class Opening:
         self._renewing = True
         secret = response("PLAIN", handshake.user, _text(command.new_secret or ""))
         attempt = Attempt(connection.peer, "PLAIN", secret, lambda: connection.opened)
-        connection.broker.authenticate(attempt, lambda user: self._renewed(command, user))
+        connection.broker.authenticate(attempt, partial(self._renewed, connection, command))
 
-    def _renewed(self, command: commands.Connection.UpdateSecret, user: str | None) -> None:
-        connection, self._renewing = self._connection, False
+    def _renewed(self, connection: Owner, command: commands.Connection.UpdateSecret, user: str | None) -> None:
+        self._renewing = False
         if not connection.opened:
             return
         if user is not None:
@@ -120,6 +113,11 @@ class Opening:
         else:
             connection.core.stop()
             connection.failed(0, ReplyCode.NOT_ALLOWED, "the new secret was refused", *ids(command))
+
+
+def tells_refusals(handshake: Handshake) -> bool:
+    """A refused client is told why: it has asked for that, or admission refuses it, not the login."""
+    return handshake.capability("authentication_failure_close") or handshake.state is HandshakeState.OPENED
 
 
 def _text(secret: str | bytes) -> str:
