@@ -45,6 +45,7 @@ class Owner:
 def test_the_limits_are_those_of_the_real_one() -> None:
     source = (Path(qpidd_py.core.__file__).parent / "reactor.pyx").read_text()
     found = {name: int(value) for name, value in re.findall(r"^ {4}([A-Z_]+) = (\d+)", source, re.MULTILINE)}
+    assert found.pop("SMALL_READ") < REAL.octets, "of a link that is slow to apply; seeds draw smaller ones for all"
     assert found == {
         "READ_SIZE": REAL.octets,
         "READS": REAL.reads,
