@@ -401,8 +401,8 @@ def test_the_last_backup_that_may_have_them_is_not_removed(safety: str) -> None:
     refilled(world, "a")
 
 
-def test_it_steps_aside_when_confirms_wait_for_one_that_the_majority_needs() -> None:
-    """d cannot be completed here, so a backup that is lost stays in the set, and no switch-over can be prepared."""
+def overtaxed() -> tuple[World, Pages, Publisher]:
+    """d cannot be completed here, so c, which is lost, stays in the set, and no switch-over to b can be prepared."""
     world, pages = holed("abcd", safety="quorum")
     world["d"].kill()
     client = Publisher(world["a"])
@@ -415,6 +415,46 @@ def test_it_steps_aside_when_confirms_wait_for_one_that_the_majority_needs() -> 
     assert client.confirmed == 1 and world["d"].state is State.CATCHUP
     world["a"].node._give_way_at = 0.0
     pages.paging.on_wanted = pages._all_at_once
+    return world, pages, client
+
+
+def test_it_steps_aside_when_confirms_wait_for_one_that_the_majority_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, _, _ = overtaxed()
+    host, asked, request = world["a"], list[Any](), world["a"].request
+    world.until(lambda: host.node.relocation is not None)
+    began = host.now()
+    world.until(lambda: host.node.relocation is None and began + GIVE_WAY - 0.2 < host.now())
+    assert host.state.is_primary, "it tries again after as long"
+    monkeypatch.setattr(host, "request", lambda *each: (asked.append(each[:4]), request(*each)))
+    world.until(lambda: not host.state.is_primary)
+    settings = host.settings
+    (promote,) = [each for each in asked if each[1] == "ha.promote"]
+    assert promote == ("b:1", "ha.promote", {}, 2 * settings.promote_timeout + settings.dead_after)
+    assert "b:1" in host.closed_clients[-1]
     world.until(lambda: world["b"].state is State.ACTIVE)
     refilled(world, "a", "d", beyond=[b"new", b"newer"])
     assert any("confirms wait, so that no switch-over can be prepared" in line for line in world.lines)
+
+
+def test_it_does_not_step_aside_for_nobody() -> None:
+    world, _, client = overtaxed()
+    host = world["a"]
+    world.until(lambda: host.node.relocation is not None)
+    world.cut("b", "a", "d")
+    world.run(3 * GIVE_WAY)
+    assert host.node.relocation is None and host.state is State.ACTIVE and client.confirmed == 1
+
+
+def test_after_a_switch_over_that_failed_at_once_it_waits_again(world: World) -> None:
+    host, pages = world["a"], Pages(world["a"])
+    pages.find()
+    world.until(lambda: host.node.relocation is not None)
+    began = host.now()
+    for name in "bc":
+        world[name].break_links()
+    world.until(lambda: host.node.relocation is None)
+    assert host.now() < began + 1.0 and host.state is State.ACTIVE
+    pages.paging.on_wanted = pages._all_at_once
+    world.until(lambda: host.node.relocation is not None or not host.state.is_primary)
+    assert host.now() >= began + GIVE_WAY
+    refilled(world, "a")
