@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import Any
 
 from typing_extensions import Buffer
@@ -6,6 +7,7 @@ HEADER_SIZE: int
 OPERATIONS: dict[int, str]
 
 class Pool:
+    read: Callable[..., Any] | None
     segment_size: int
     allocated: int
     keep: int
