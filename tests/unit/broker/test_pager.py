@@ -217,14 +217,19 @@ def test_who_is_called_for_it_looks_again_now_and_then() -> None:
     assert called[-1] == -1.0, "also when no rot is left"
 
 
-def test_a_few_segments_are_read_at_a_time() -> None:
+def reading_far_ahead() -> Process:
+    """As many segments as may be are being read for a consumer."""
     process = Process()
     process.pager._paging.ahead = 30
     process.publish(4 * LIMIT)
     process.client.channel.consume(process.engine.queues[1], "c", False, 0)
     for _ in range(20):
         process.client.turn()
-    assert len(process.reading) == 4
+    return process
+
+
+def test_a_few_segments_are_read_at_a_time() -> None:
+    assert len(reading_far_ahead().reading) == 4
 
 
 def test_the_file_shrinks_when_its_end_is_free() -> None:
@@ -317,12 +322,7 @@ def test_what_waits_for_it_is_told_at_the_next_tick(caplog: pytest.LogCaptureFix
 
 
 def test_a_read_that_has_failed_makes_room_for_another() -> None:
-    process = Process()
-    process.pager._paging.ahead = 30
-    process.publish(4 * LIMIT)
-    process.client.channel.consume(process.engine.queues[1], "c", False, 0)
-    for _ in range(20):
-        process.client.turn()
+    process = reading_far_ahead()
     for _ in range(5):
         assert len(process.reading) == 4
         process.pager.arrived(process.reading.pop(0), OSError(errno.EIO, "Input/output error"))
