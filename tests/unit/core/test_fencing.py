@@ -182,3 +182,17 @@ def test_a_queue_without_tokens_has_no_header() -> None:
     world.queue.fenced = False
     world.filled(b"one")
     assert got(world.client()) == [(b"one", None)]
+
+
+def test_a_header_that_fills_a_frame_has_no_token() -> None:
+    """The message is delivered whole; the page says that it is not one to write with."""
+    world = World()
+    world.filled(b"x", headers={"a": "v" * 4040})
+    client = world.client()
+    client.connection.frame_max = 4096
+    client.turn()
+    world.acknowledged()
+    assert got(client) == [(b"x", None)]
+    world.filled(b"y", headers={"a": "v" * 3900})
+    ((body, token),) = got(client)
+    assert body == b"y" and token
