@@ -132,7 +132,7 @@ class NodeRequests(RequestTable):
 
     def _ask(self, arguments: Json, user: str) -> Json:
         """`ha.ask`: our view.  The question carries the asking broker's ballot; a primary with a lower one is
-        deposed."""
+        deposed.  `store`: whether our disk takes a vote now, tried before the answer."""
         node, local = self._node, self._local
         if arguments.get("id") and self.may_steer(user):
             asker = Member.from_json(arguments)
@@ -146,7 +146,8 @@ class NodeRequests(RequestTable):
                 node.depose(ballot, f"{arguments['id'][:8]} has granted epoch {ballot[0]}", "")
             if isinstance(node.role, Backup) and asker.id != local.id:
                 node.role.asked_by(asker.id)
-        return {**node.view().to_json(), "score": node.candidacy.score}
+        tried = {"stores": local.try_disk()} if arguments.get("store") and self.may_steer(user) else {}
+        return {**node.view().to_json(), "score": node.candidacy.score, **tried}
 
     def _claim(self, arguments: Json, user: str) -> Json:
         return self._node.claimed(ClaimRequest.from_json(arguments))

@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -77,6 +77,7 @@ class Service:
         self._insist_until = 0.0
         self._environment = take_environment(os.environ)
         self._reload_waits = False
+        self._listener: Listener | None = None
         self.on_refused: Callable[[str], None] = lambda text: None
         """Called with the reason when a signal to stop was refused."""
         self.read_settings: Callable[[], Settings] = lambda: settings
@@ -195,6 +196,15 @@ class Service:
         self._attach_plugins()
         if self._store is not None:
             self._store.begin()
+            await self._first(self._store.settled())
+        if not self._end.done():
+            await self._serve(loop, ready)
+        await self._shut_down(self._end.result())
+        self._notifier.close()
+        return self._exit_code
+
+    async def _serve(self, loop: asyncio.AbstractEventLoop, ready: Callable[[], None]) -> None:
+        """From the first client to the signal or failure that ends it."""
         listener = await self._open()
         ticker = Ticker(loop, self._tick_interval(), lambda now: self._guard(lambda: self._tick(listener, now)))
         ticker.start()
@@ -206,11 +216,14 @@ class Service:
         self._notifier.stopping(reason)
         ticker.stop()
         listener.close()
-        await self._shut_down(reason)
-        self._notifier.close()
-        return self._exit_code
 
     # ---- starting
+
+    async def _first(self, step: Coroutine[Any, Any, None]) -> None:
+        """Wait for a step of the start, or until the process is to end."""
+        task = self._loop.create_task(step)
+        await asyncio.wait((task, self._end), return_when=asyncio.FIRST_COMPLETED)
+        task.cancel()
 
     def _attach_plugins(self) -> None:
         host = PluginHost(
@@ -373,6 +386,9 @@ class Service:
         self.on_refused(text)
 
     def _reload(self) -> None:
+        if self._listener is None:
+            self._reload_waits = True
+            return
         try:
             fresh = self.read_settings()
             renewed = self._settings.renewed(fresh)
@@ -382,21 +398,21 @@ class Service:
             return
         changed, waiting = self._settings.changed(fresh)
         self._settings = renewed
-        self._retune()
+        self._retune(self._listener)
         log_notice(log, "SIGHUP: log rules, user file and certificates are read")
         if changed:
             log_notice(log, "SIGHUP: changed: %s", ", ".join(changed))
         if waiting:
             log.warning("SIGHUP: these options wait for a restart: %s", ", ".join(waiting))
 
-    def _retune(self) -> None:
+    def _retune(self, listener: Listener) -> None:
         """Limits and offers, for clients that come from now on."""
         limits, network = self._settings[BrokerSettings], self._settings[NetworkSettings]
         self._broker.retune(_limits(self._settings), limits.heartbeat)
         _limit_messages(self._broker.engine, limits)
         self._broker.time_consumers(limits.consumer_timeout)
         self._broker.known_hosts = network.known_hosts_url
-        self._listener.retune(network, limits)
+        listener.retune(network, limits)
 
     def _dump(self) -> None:
         """SIGUSR1: the state, for the log."""

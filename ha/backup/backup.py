@@ -67,6 +67,8 @@ class Backup(Role):
         self._checks = 0
         self._hushed = ""
         """Address of the primary whose link was closed for silence."""
+        self._overheard = False
+        """Another broker has asked us, and our primary does not know of it."""
         self._applied = 0
         """End of what the last link brought to a broker that had joined, until all sets in it are on disk."""
         self._last_tick = now
@@ -98,7 +100,9 @@ class Backup(Role):
         self._finder.follow(address)
 
     def asked_by(self, id: str) -> None:
-        """The asking broker is alive.  If it did not answer our last survey, survey again: our score may change."""
+        """The asking broker is alive.  If it did not answer our last survey, survey again: our score may change.  Our
+        primary, which the other one may not reach, hears of it (`model/hearing.py`)."""
+        self._overheard |= self.leader is None or id != self.leader.id
         survey = self._finder.survey
         if survey is not None and survey.view(id) is None:
             self._finder.search()
@@ -383,6 +387,9 @@ class Backup(Role):
         joining = self._joining
         if joining is None:
             return
+        if self._overheard and joining.primary:
+            self._overheard = False
+            joining.control("heard", heard=self.local.ages())
         silence = self._pulse.look(joining.link, now)
         if silence > self.settings.dead_after:
             joining.link.close()

@@ -1,9 +1,9 @@
 """Which brokers hear which: what a primary must know that cannot store a set, before it gives way (`primary/stall.py`).
 
 Each question (`ha.ask`) and each answer says which brokers its sender has *heard*, and how many seconds ago: those with
-whom a question and its answer got through.  So a primary knows of a majority without it also where it is not linked to
-all of them, and where octets of one of them do not reach it.  Used for availability only: each claim is judged by its
-own answers.
+whom a question and its answer got through.  A backup that is asked tells its primary (`CONTROL heard`).  So a primary
+knows of a majority without it also where it is not linked to all of them, and where octets of one of them do not reach
+it.  Used for availability only: each claim is judged by its own answers.
 """
 
 from __future__ import annotations

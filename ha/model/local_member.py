@@ -178,7 +178,7 @@ class LocalMember:
             self.before,
             origin.leader if origin is not None else "",
             self._durable(role.position) if self.keeps else -1,
-            tuple(self._ages().items()),
+            tuple(self.ages().items()),
             self.settings.ports,
             bool(self.lost),
         )
@@ -293,9 +293,12 @@ class LocalMember:
     def can_store(self) -> bool:
         """True if the disk takes our vote and set, and has all of them.  Tries again if the last write failed, or
         was slow and it is time."""
-        if self.disk.error or self.disk.due:
-            with suppress(StateNotStored):
-                self._store(self._with_received(self.persisted))
+        return self.try_disk() if self.disk.error or self.disk.due else True
+
+    def try_disk(self) -> bool:
+        """Write vote and set again; True if the disk took them.  It may have filled up since the last write."""
+        with suppress(StateNotStored):
+            self._store(self._with_received(self.persisted))
         return not self.disk.error
 
     def _with_received(self, state: HaState) -> HaState:
@@ -376,7 +379,7 @@ class LocalMember:
     ) -> Round:
         """Ask every other broker for its view.  Our ballot is in the request: it deposes a primary with a lower one."""
         ballot = {"epoch": self.epoch, "leader": self.persisted.leader}
-        asker = {**ballot, **self.member.to_json(), "heard": self._ages()}
+        asker = {**ballot, **self.member.to_json(), "heard": self.ages()}
 
         def finish(answers: dict[str, Answer]) -> None:
             self._note(answers)
@@ -385,12 +388,12 @@ class LocalMember:
         asked = self.others() if addresses is None else addresses
         return Round(self.env, asked, "ha.ask", asker, timeout, finish, enough, judge=self.judge)
 
-    def _ages(self) -> dict[str, float]:
+    def ages(self) -> dict[str, float]:
         """The brokers that we have heard.  One that cannot store a vote helps no promotion, so it says nothing."""
         return {} if self.disk.error else self._hearing.ages()
 
     def asked(self, asker: Member, heard: Mapping[str, float]) -> None:
-        """Another broker asks for our view."""
+        """Another broker asks for our view, or follows us and was asked."""
         if asker.id != self.id and asker.address in self.brokers:
             self._hearing.said(asker.address, heard, self.settings.address)
 

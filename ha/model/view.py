@@ -63,6 +63,11 @@ class View:
         return self.position if self.durable < 0 else min(self.position, self.durable)
 
     @property
+    def brought_back(self) -> bool:
+        """Its journal has brought back everything up to its position, and it follows no primary yet."""
+        return self.state is State.JOINING and 0 < self.position == self.durable
+
+    @property
     def member(self) -> Member:
         return Member(self.id, self.name, self.address, self.instance, self.before)
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from ha.model.difference import lineage_to_json
 from ha.model.environment import Json, Link
+from ha.model.hearing import ages
 from ha.model.local_member import LocalMember
 from ha.model.membership import Member
 from ha.model.protocol import (
@@ -102,6 +103,8 @@ class Arrivals:
             self._completed(peer)
         elif op == "limited" and peer.phase is not Phase.HELLO:
             self._primary.throttle.set_limited(peer, need_text(fields, "reason"))
+        elif op == "heard" and peer.phase is not Phase.HELLO:
+            self._local.asked(peer.member, ages(fields))
         elif op == "alive":
             self._meetings.answered(peer, fields.get("number"))
         elif op == "still-there":

@@ -157,7 +157,15 @@ class Primary(Role):
         # Those that follow us do not read the registry, and may be without it, too.
         unable = cut_off and not (self.settings.registry and ready)
         behind = overdue and any(peer.acked > durable for peer in ready)
+        unable |= self._observer.stall.seconds >= DOUBT and self._cannot_go_on
         return Outlook(replaceable=behind or (bool(self.local.hole) and bool(ready)), unable=unable)
+
+    @property
+    def _cannot_go_on(self) -> bool:
+        """True if confirms that wait may wait for ever here: no backup can be completed from what we cannot read, or no
+        set can be stored.  (Where each broker that answers must grant, the manager stops one that cannot store.)"""
+        unstored = bool(self.roster.record.not_stored) and self.local.safety.mode == "quorum"
+        return bool(self.local.hole) or unstored
 
     @property
     def starved(self) -> Member | None:
@@ -459,7 +467,7 @@ class Primary(Role):
         return self._observer.isolation.reason
 
     def stall(self) -> Json | None:
-        return self._observer.stall.shown(self.env.now())
+        return self._observer.stall.shown()
 
     def members(self) -> list[Json]:
         """For `qpid-ha query` and the management pages."""

@@ -4,8 +4,9 @@
         │            │            │              └────────refused───▶ RETURNING ──▶ FAILED
         └────────────┴────────────┴── time is up, or the target is lost ──────────────▲
 
-PREPARING     the set in force is logged once more, and every counting backup must acknowledge it.  So clients are not
-              disturbed for a backup that hangs.
+PREPARING     the set in force is logged once more, and every counting backup must acknowledge it; the target must
+              show that its disk takes a vote.  So clients are not disturbed for a backup that hangs, or that cannot be
+              promoted.
 PAUSING       publishers were asked to pause, consumers get nothing new; what is under way is taken and confirmed.
               It ends when no client has anything under way, or after `CALM` seconds without traffic, or after
               `PAUSE_LIMIT` seconds: not every client obeys.
@@ -87,6 +88,8 @@ class Relocation:
         self._seen: tuple[int, ...] = ()
         self._paused = self._stepped_down = 0.0
         self._mark = 0
+        self._tried = False
+        self._unable = ""
         self.step = RelocationStep.PREPARING
 
     def __str__(self) -> str:
@@ -98,16 +101,25 @@ class Relocation:
         local.env.event("relocate", peer=str(self._target), result="begin", last_pos=local.engine.position)
         self._mark = local.engine.log_membership(Membership(local.persisted.in_sync).encode())
         local.engine.flush()
+        timeout = local.settings.promote_timeout
+        local.env.request(self._target.address, "ha.ask", {"store": True}, timeout, self._has_tried)
         local.env.after(LOOK, self._look)
 
     # ---- as primary -----------------------------------------------------------------------------------------------
+
+    def _has_tried(self, answer: Answer) -> None:
+        self._tried = True
+        if answer.outcome is not Outcome.ANSWERED or answer.error:
+            self._unable = f"{self._target} does not answer"
+        elif not answer.result.get("stores", True):
+            self._unable = f"the disk of {self._target} does not take a vote"
 
     def _look(self) -> None:
         obstacle = self._obstacle()
         if obstacle:
             self._end(obstacle)
             return
-        if self.step is RelocationStep.PREPARING and self._holds(self._mark):
+        if self.step is RelocationStep.PREPARING and self._tried and self._holds(self._mark):
             self._pause()
         elif self.step is RelocationStep.PAUSING and self._quiet():
             self.step = RelocationStep.DRAINING
@@ -124,6 +136,8 @@ class Relocation:
             return f"{local.member} is no longer primary ({local.state.value})"
         if self._peer() is None:
             return f"{self._target} was lost while {self.step.value}"
+        if self._unable:
+            return self._unable
         waited = local.env.now() - self._began
         if waited > settings.relocate_timeout:
             return f"not done within {settings.relocate_timeout:g} s, given up while {self.step.value}{self._lacks()}"

@@ -73,15 +73,20 @@ class StallWatch:
             self._since = now
 
     @property
+    def seconds(self) -> float:
+        """How long confirms have waited, for any cause; 0 if they do not."""
+        return self._local.env.now() - self._since if self._since is not None else 0.0
+
+    @property
     def why(self) -> str:
         """Why confirms wait; empty if they do not."""
         return self._cause.why if self._cause is not None else ""
 
-    def shown(self, now: float) -> Json | None:
+    def shown(self) -> Json | None:
         """For a query; `seconds`: how long confirms have been waiting, for any cause."""
-        if self._cause is None or self._since is None:
+        if self._cause is None:
             return None
-        return {"why": self._cause.why, "seconds": round(now - self._since, 3), "until": self._cause.until}
+        return {"why": self._cause.why, "seconds": round(self.seconds, 3), "until": self._cause.until}
 
     def _find(self, now: float) -> Cause | None:
         record, roster = self._primary.roster.record, self._primary.roster

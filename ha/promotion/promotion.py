@@ -13,7 +13,8 @@ Facts, not state names, decide:
 Rules, in order (N = newest set, I = this broker, P = any other):
 
     R0  the manager's registry does not answer                 => refused, or by force
-        I am not on the list of brokers (N's, or ha-brokers-url)  => refused
+        I am not on the list of brokers (N's, or ha-brokers-url)  => refused, unless only the registry knows that list,
+                                                                  and the set before N had me: then I return to it
     R1  a reachable P is primary, and not isolated (quorum)    => refused, named
         a reachable P has I's identity (`twins.py`)            => refused, named
     R2  safety quorum, and no majority has answered            => refused
@@ -184,6 +185,12 @@ class _Case:
         return not listed and self.safety.mode != "availability"
 
     @property
+    def returns(self) -> bool:
+        """True if this broker was removed by a set that is on record and not known to be in force: it may hold all that
+        was confirmed, and no other broker does (R5 asks for the members of that set)."""
+        return any(member.id == self.me.id and member.address == self.me.address for member in self.replaced)
+
+    @property
     def fresh(self) -> bool:
         return not self.newest.version and not self.claimed[0]
 
@@ -250,7 +257,8 @@ def decide(
     whole = [view for view in survey.views if view.whole and newest.lists(view.member)]
     positions = {view.id: (view.stored, view.writer) for view in whole}
     holders = (*newest.members, *replaced)
-    return Claim(epoch, newest, _expected(me, survey, newest), case.whole, positions, holders, survey.lost)
+    listed = (*newest.brokers, me.address) if case.returns and me.address not in newest.brokers else newest.brokers
+    return Claim(epoch, newest, _expected(me, survey, newest), case.whole, positions, holders, survey.lost, listed)
 
 
 def _members(found: Iterable[Member], me: View, survey: Survey, safety: Safety, newest: InSync) -> tuple[Member, ...]:
@@ -267,7 +275,7 @@ def _forbidden(case: _Case) -> str:
             return f"{view.member} is primary ({view.state.value})"
     for twin in case.survey.twins:
         return f"{twin.member} at {twin.address} is running and has the same identity; {REMEDY}"
-    if voters and me.address and me.address not in voters:
+    if voters and me.address and me.address not in voters and not case.returns:
         changed = bool(case.newest.brokers)
         what = "is no longer a member of the cluster" if changed else f"is {me.address}, not in ha-brokers-url"
         return f"it {what} ({', '.join(voters)})"
@@ -384,7 +392,9 @@ def _doubt(case: _Case) -> str:
 
 
 def _content(view: View) -> tuple[bool, int]:
-    return view.whole, view.position
+    """Before copies with gaps those without: of a broker that is whole, and what a journal has brought back.  That one
+    may lack its end, and a broker that was dropped lacks more of it."""
+    return view.whole or view.brought_back, view.position
 
 
 def _incomplete(me: View, newest: InSync) -> str:

@@ -3,7 +3,8 @@
     100          primary; or ready, while a primary lives; or may be promoted, and no broker holds more
     90, 80 …     may be promoted and holds every confirmed message, but others hold more, or were not deposed
     20           at least, for such a broker.  Also a primary that has lacked a majority, its registry or processor time
-                 for DOUBT seconds: a broker that could confirm has more; without one nothing changes
+                 for DOUBT seconds, or whose confirms wait for so long while it cannot store a set (quorum) or cannot
+                 read messages that wait: a broker that could confirm has more; without one nothing changes
     15           may be promoted and is whole, but its disk is slow (`disk.py`): any other whole copy is better.  Also a
                  primary whose journal has not written for `ha-slow-backup-timeout`, while a ready backup's has
                  (`journal_watch.py`); or that cannot read messages which wait, and has a ready backup (`Node.damaged`)

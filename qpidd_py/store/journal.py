@@ -122,6 +122,11 @@ class Journal:
         self._soon(self._make_space)
 
     @property
+    def handed(self) -> int:
+        """Number of the last frame that was handed over."""
+        return self._number
+
+    @property
     def octets(self) -> int:
         """That the segments take on disk."""
         return sum(self._segments.values()) + self._used

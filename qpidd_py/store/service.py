@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 NAME: Final = "journal"
 STOP_TIME: Final = 5.0
 """Seconds that the last commit may take at a clean stop."""
+PATIENCE: Final = 1.0
+"""Seconds that the first commit may take without a word in the log."""
 CAUSE: Final = "journal"
 SPACE: Final = "disk"
 
@@ -61,6 +63,7 @@ class Store:
         self._found: Found | None = None
         self._thread: JournalThread | None = None
         self._begun = False
+        self._settled = asyncio.Event()
         self.damaged = ""
         """The damage of the journal that was set aside; empty if it was none."""
         self.damage = ""
@@ -183,7 +186,19 @@ class Store:
         self.journal.note(note)
         self._broker.engine.on_applied = self.journal.batch
         self.journal.start(self._replay)
+        self._begun_at = self.journal.handed
         self._marks()
+
+    async def settled(self) -> None:
+        """Returns when the disk has whose content this is, or is full.  Before that no set may list this run: after a
+        power cut its journal would look like an older copy (`ha.model.content`)."""
+        if not self._begun:
+            return
+        try:
+            await asyncio.wait_for(self._settled.wait(), PATIENCE)
+        except TimeoutError:
+            log.error("the disk of the journal %s does not answer; this broker takes part when it does", self)
+            await self._settled.wait()
 
     def _marks(self) -> None:
         """Write a mark, and again."""
@@ -206,11 +221,14 @@ class Store:
 
     def written(self, number: int) -> None:
         self._guard(lambda: self.journal.written(number))
+        if self._begun and number >= self._begun_at:
+            self._settled.set()
 
     def full(self, reason: str) -> None:
         self._full, self.journal.full = reason, bool(reason)
         self._broker.limit(CAUSE, reason)
         if reason:
+            self._settled.set()
             log.error("%s; publishers wait", reason)
         else:
             log_notice(log, "the disk of the journal has space again")

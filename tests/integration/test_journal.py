@@ -277,6 +277,40 @@ def test_a_slow_disk_does_not_fill_memory(tmp_path: Path) -> None:
         assert most - before < 300 << 20
 
 
+WAITING_DISK = (
+    "import os, time; from qpidd_py.store.writer import Writer; commit = Writer.commit; "
+    "wait = lambda: [time.sleep(0.01) for _ in iter(lambda: os.path.exists({path!r}), False)]; "
+    "Writer.commit = lambda *work, **how: (wait(), commit(*work, **how))[1]; "
+)
+
+
+def test_a_member_takes_part_when_its_disk_has_its_name(tmp_path: Path) -> None:
+    """While the disk hangs at the start, it is no member yet.  It can be stopped, and a signal to reload is kept."""
+    flag = tmp_path / "hangs"
+
+    class WithDisk(BrokerProcess):
+        def command(self) -> list[str]:
+            words = super().command()
+            run = f"{WAITING_DISK.format(path=str(flag))}from qpidd_py.__main__ import main; "
+            return [words[0], "-c", f"{run}raise SystemExit(main({words[3:]!r}))"]
+
+    others = "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"
+    with WithDisk(tmp_path, *SMALL, "--ha-cluster", "yes", "--ha-brokers-url", others) as broker:
+        broker.stop()
+        for ends in (True, False):
+            flag.touch()
+            broker.spawn()
+            wait_logged(broker, "does not answer; this broker takes part when it does")
+            assert "Broker running on" not in broker.log
+            os.kill(broker.pid, signal.SIGTERM if ends else signal.SIGHUP)
+            if ends:
+                assert broker.wait() == 0
+        assert "SIGHUP" not in broker.log
+        flag.unlink()
+        wait_logged(broker, "Broker running on")
+        wait_logged(broker, "SIGHUP: log rules, user file and certificates are read")
+
+
 def test_a_journal_that_is_not_read_is_a_warning(broker: BrokerProcess) -> None:
     broker.close()
     broker.options = ()

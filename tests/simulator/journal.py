@@ -7,6 +7,7 @@ part; when the host loses its power, what was not synced is gone in any sectors 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,8 @@ class SimulatedJournal:
         self._busy = False
         configuration = process.broker.vhost.configuration
         self._hangs_until = 0.0
+        self._begun_at = 0
+        self._settled: Callable[[], None] = lambda: None
         self._changes = False
         try:
             found = self._read()
@@ -79,6 +82,14 @@ class SimulatedJournal:
         self.journal.note(node.local.content.encode())
         self._process.engine.on_applied = self.journal.batch
         self.journal.start(self._replay)
+        self._begun_at = self.journal.handed
+
+    def when_settled(self, call: Callable[[], None]) -> None:
+        """As `Store.settled`: call it when the disk has whose content this is."""
+        if self.journal.durable >= self._begun_at:
+            call()
+        else:
+            self._settled = call
 
     def hang(self, seconds: float) -> None:
         """No commit ends meanwhile."""
@@ -110,6 +121,9 @@ class SimulatedJournal:
         if self._work:
             self._later()
         self.journal.written(number)
+        if number >= self._begun_at:
+            settled, self._settled = self._settled, lambda: None
+            settled()
         self._compare()
 
     def _compare(self) -> None:

@@ -23,8 +23,9 @@ The core is what the promise of a mode needs:
 With `quorum` and a registry, too, a restarted member whose disk has an older set than the newest may have an old disk:
 then every other member of the newest set is in the core, which shows what it lacks (`ha/README.md`, section 8).
 
-In all modes but `quorum` the manager takes the other brokers for failed: it stops one that is primary or cannot store
-a vote, and promotes none of them, as is its duty (`rules.py`); without a registry one that answers no claims, too.
+In all modes but `quorum` the manager takes the other brokers for failed: it stops one that is primary, is being
+promoted, or cannot store a vote, and promotes none of them, as is its duty (`rules.py`); without a registry one that
+answers no claims, too.
 Without a registry and without quorum nothing is promised if the broker that knows whether another one has gone on has
 lost its disk: an administrator decides. A broker that was started from the copy of another
 one's data directory is never in the core: it is refused until an administrator gives it an identity. Without a
@@ -257,6 +258,8 @@ class Liveness:
         simulation.registry.repair()
         for process in self.core:
             process.write_seconds, process.disk.fault = 0.0, ""
+            if process.pages is not None:
+                process.pages.rots = 0  # what would have been found later
             if not process.alive:
                 process.boot()
             process.resume()
@@ -306,9 +309,11 @@ class Liveness:
         return ""
 
     def stop_shunned(self) -> None:
-        """The manager's duty: a primary that it takes for failed is stopped, for good."""
+        """The manager's duty: a primary that it takes for failed is stopped, for good, and so is one that is about to
+        become primary because the manager wanted that before."""
         for process in self._outside():
-            if process.is_primary and self.shuns(process):
+            rises = process.is_primary or (process.alive and process.node.promoter is not None)
+            if rises and self.shuns(process):
                 self._dead(process, {})
 
     # ---- faults for ever ------------------------------------------------------------------------------------------

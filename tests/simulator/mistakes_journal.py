@@ -105,6 +105,11 @@ def dead_is_lost() -> AbstractContextManager[None]:
     return patched(promotion._Case, may_live=may_live)
 
 
+def listed_before_it_is_noted() -> AbstractContextManager[None]:
+    """A broker takes part before its disk has whose content it holds.  (It was so once.)"""
+    return patched(journal.SimulatedJournal, when_settled=lambda self, call: call())
+
+
 @contextmanager
 def copy_stands_for_member() -> Iterator[None]:
     """A copy of a data directory counts as the member, wherever it is, and though others hold more."""

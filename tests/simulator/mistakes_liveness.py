@@ -10,8 +10,10 @@ from typing import Any
 from ha.model.environment import Answer
 from ha.model.hearing import Hearing
 from ha.model.local_member import LocalMember
+from ha.model.protocol import decode_control
 from ha.model.refusals import Refusals
 from ha.model.view import View
+from ha.primary.arrivals import Arrivals
 from ha.primary.failing import FailingLinks
 from ha.primary.losses import Losses
 from ha.primary.peer import Phase
@@ -97,6 +99,24 @@ def wait_behind_another_set() -> AbstractContextManager[None]:
 def lost_link_counts() -> AbstractContextManager[None]:
     """A backup that was lost while it was listed counts by that link, although it is back.  (It was so once.)"""
     return patched(Roster, _is_back=lambda self, peer: False)
+
+
+def removed_for_good() -> AbstractContextManager[None]:
+    """A broker whose removal is on record, and known to no other, never returns.  (It was so once.)"""
+    return patched(promotion._Case, returns=False)
+
+
+def followers_say_nothing() -> AbstractContextManager[None]:
+    """A backup does not tell its primary that others have asked it.  (It was so once.)"""
+    return patched(Arrivals, on_control=_without_heard(Arrivals.on_control))
+
+
+def _without_heard(old: Any) -> Any:
+    def on_control(self: Arrivals, peer: Any, position: int, body: bytes) -> None:
+        if decode_control(body)[0] != "heard":
+            old(self, peer, position, body)
+
+    return on_control
 
 
 def only_what_one_says() -> AbstractContextManager[None]:

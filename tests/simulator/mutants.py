@@ -116,7 +116,9 @@ MUTANTS: Mapping[str, Mutant] = {
     "lost-is-gone": Mutant(pacemaker.lost_is_gone, "registry", ("pacemaker", "isolate", "promote"), seed=111, run=3),
     "quorum-unasked": Mutant(pacemaker.quorum_unasked, "registry", ("pacemaker", "isolate", "promote")),
     "quorum-is-enough": Mutant(pacemaker.quorum_is_enough, "registry", ("pacemaker", "isolate", "promote"), seed=159),
-    "own-copy-only": Mutant(pacemaker.own_copy_only, "registry", ("pacemaker", "duel", "isolate", "promote"), seed=107),
+    "own-copy-only": Mutant(
+        pacemaker.own_copy_only, "registry", ("pacemaker", "duel", "isolate", "promote"), 300, seed=241
+    ),
     "look-then-write": Mutant(pacemaker.read_before_write, "registry", ("pacemaker", "duel"), seed=70),
     "score-while-catching-up": Mutant(score.score_while_catching_up, "quorum", ("crash",), 600, seed=42, run=2),
     "score-never-dropped": Mutant(score.score_never_dropped, "quorum", (), 600, seed=111),
@@ -125,7 +127,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "grant-unwritten": Mutant(votes.grant_unwritten, "quorum", ("forgotten-grant",)),
     "set-unwritten": Mutant(votes.set_unwritten, "quorum", ("forgotten-set",)),
     "reading-grants": Mutant(journal.reading_grants, "quorum", ("blackout", "crash", "promote", "reads")),
-    "acknowledge-before-disk": Mutant(journal.acknowledge_before_disk, "registry", ("unwritten",)),
+    "acknowledge-before-disk": Mutant(journal.acknowledge_before_disk, "registry", ("unwritten",), seed=32),
     "own-disk-forgotten": Mutant(journal.own_disk_forgotten, "registry", ("unwritten",), seed=28),
     "removals-unwritten": Mutant(journal.removals_unwritten, "registry", ("blackout", "crash")),
     "removed-too-early": Mutant(journal.removed_before_the_difference_counts, "registry", ("blackout", "crash")),

@@ -205,14 +205,22 @@ class BrokerProcess(Ports):
             self.content = None if self.outdated else self.node.local.member
         self.simulation.tap.started(self)
         reads: float = self.simulation.scenario.option("reads", 0.0)
-        if reads and self.life > 1:
+        if reads or self.journal is not None:
             self.broker.hooks = Hooks(self.name, Recovering(self.name, lambda: STEP, self.settings.username).request)
-            self.after(self.rng.uniform(0.0, reads), self._begin)
+        if reads and self.life > 1:
+            self.after(self.rng.uniform(0.0, reads), self._was_read)
         else:
-            self.run("timer", self._begin)
+            self.run("timer", self._was_read)
+
+    def _was_read(self) -> None:
+        """Its journal is read, and nothing is lost that the disk does not have of this run (`Store.settled`)."""
+        if self.journal is not None:
+            self.journal.when_settled(self._begin)
+        else:
+            self._begin()
 
     def _begin(self) -> None:
-        """Its journal is read."""
+        """It becomes a member."""
         self.broker.hooks = ClusterHooks(self.node, self.passes)
         self.node.start()
         self.after(TICK, self._tick)

@@ -256,7 +256,7 @@ def test_a_change_that_stalls_no_confirm_is_no_stall() -> None:
     world.run(2.0)
     cause = StallWatch(world["a"].node.role)  # type: ignore[arg-type]
     cause.look(world.clock)
-    assert "the disk has not stored" not in str(cause.shown(world.clock))
+    assert "the disk has not stored" not in str(cause.shown())
     repair(world, "a")
     world.until(lambda: len(world["a"].disk.in_sync.ids) == 3, 5.0)
 

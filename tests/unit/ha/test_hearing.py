@@ -71,6 +71,21 @@ def test_it_is_in_questions_and_answers() -> None:
     assert world["b"].node.local.apart(died) == 1, "only c is not b, and lives"
 
 
+def test_a_backup_that_is_asked_tells_its_primary() -> None:
+    """c asks b, and its questions do not reach a, which has to know that b and c could go on without it."""
+    world = World(safety="quorum")
+    world.cluster()
+    world.run(5.0)
+    began = world.clock
+    asked: list[object] = []
+    world["c"].node.local.ask_all(1.0, asked.append, addresses=["b:1"])
+    world.until(lambda: bool(asked))
+    world.run(1.0)
+    assert world["a"].node.local.apart(began) < 2, "b does not know yet that its answer has reached c"
+    world["c"].node.local.ask_all(1.0, asked.append, addresses=["b:1"])
+    world.until(lambda: world["a"].node.local.apart(began) == 2)
+
+
 MANY = {f"{number}:1": 0 for number in range(HEARD_MAX + 1)}
 
 

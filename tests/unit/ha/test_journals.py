@@ -92,6 +92,26 @@ def test_a_broker_that_was_away_waits_for_all_that_may_know_of_its_removal() -> 
     assert refusal(restored(), survey(restored(A), c=REFUSED), "quorum") == "", "a majority does"
 
 
+@pytest.mark.parametrize("mode", ["manager", "quorum", "availability"])
+def test_what_a_journal_has_brought_back_is_better_than_an_older_whole_copy(mode: str) -> None:
+    """b went on alone, and its power failed in the moment of a promotion: what its journal brings back may lack its
+    end.  a was dropped before, and lacks more; it does not know that, and calls itself whole."""
+    alone = InSync(2, "id-b", 5, (replace(B, instance="b.9"),))
+    b = restored(B, 80, whole=False, in_sync=alone, durable=make(1, 80))
+    a = restored(A, 43)
+    assert f"{b} holds more" in refusal(a, Survey.of("id-a", {"b:1": Answer(Outcome.ANSWERED, b.to_json())}), mode)
+    assert refusal(b, survey(a), mode) == ""
+    for gaps in (
+        {"durable": 0},
+        {"durable": -1},
+        {"durable": make(1, 79)},
+        {"state": State.CATCHUP},
+        {"position": 0, "durable": 0},
+    ):
+        assert not replace(b, **gaps).brought_back
+    assert f"{a} holds more" in refusal(replace(b, durable=0), survey(a), mode)
+
+
 def test_a_fail_over_needs_no_dead_primary() -> None:
     """Its link was closed by the death of the primary: that is no reason to wait for it."""
     assert refusal(view(doubt=True), survey(view(C), a=REFUSED), "manager") == ""

@@ -80,7 +80,7 @@ class Led:
         role._losses = self._double("stop resumed lost back expect suspect watch")
         role._lags = self._double("sealed tick", delay=lambda position: END - position)
         isolation = SimpleNamespace(seconds=0.0, reason="cut off")
-        stall = SimpleNamespace(shown=lambda now: {"now": now})
+        stall = SimpleNamespace(shown=lambda: {"now": self.time}, seconds=0.0)
         role._observer = self._double("look", isolation=isolation, stall=stall)
         role._removals = self._double("stop tick")
         role._failing = self._double("broke look", is_due=lambda peer, now: now == 0.0, fails=lambda id: id == "id-d")
@@ -736,4 +736,23 @@ class TestWhatOthersSee:
         led = Led(safety="manager", registry=registry)
         led.role._observer.isolation.seconds = seconds
         led.role.roster.ready = lambda: list(led.peers.values()) if ready else []
+        assert bool(led.role.outlook.unable) is unable
+
+    @pytest.mark.parametrize(
+        ("seconds", "safety", "hole", "not_stored", "unable"),
+        [
+            (DOUBT, "quorum", "a page", "", True),
+            (DOUBT, "availability", "a page", "", True),
+            (DOUBT, "quorum", "", "full", True),
+            (DOUBT, "manager", "", "full", False),
+            (DOUBT, "quorum", "", "", False),
+            (DOUBT - 0.01, "quorum", "a page", "full", False),
+        ],
+    )
+    def test_one_whose_confirms_wait_for_ever_is_unable(
+        self, seconds: float, safety: str, hole: str, not_stored: str, unable: bool
+    ) -> None:
+        led = Led(safety=safety)
+        led.role._observer.stall.seconds = seconds
+        led.local.hole, led.role.roster.record.not_stored = hole, not_stored
         assert bool(led.role.outlook.unable) is unable

@@ -370,6 +370,34 @@ def test_what_the_registry_says_against_a_claim() -> None:
     assert "was recorded meanwhile" in contradicted(found, "id-b", Exchanged((mine, newer)))
 
 
+def test_a_broker_whose_removal_is_only_on_record_returns() -> None:
+    """a has put on record that b leaves the list, and was restarted before that was in force: only b has all that was
+    confirmed, and it was refused by everybody, since it is on no list."""
+    removed = SET.change_brokers(("a:1", "c:1"), "b:1").shrink(["id-c"])
+    record = recorded(replace(entry("a", removed), replaced=(MEMBERS["b"],)))
+    restarted, incomplete = view("a", State.JOINING, 0, False), view("c", State.CATCHUP, 50, False)
+    found = by_registry(view("b"), survey(restarted, incomplete), record)
+    assert isinstance(found, Claim)
+    assert (found.whole, found.base, found.brokers) == (False, removed, ("a:1", "c:1", "b:1"))
+    assert "b (ready, position 1.100) holds more" in refused_by_registry(
+        restarted, Survey.of("id-a", {"b:1": Answer(Outcome.ANSWERED, view("b").to_json())}), record
+    )
+    for seen in survey(incomplete, a=Outcome.SILENT), survey(incomplete, a=Outcome.REFUSED):
+        assert "a may hold more" in refused_by_registry(view("b"), seen, record)
+
+
+def test_a_broker_whose_removal_another_one_knows_does_not_return() -> None:
+    removed = SET.change_brokers(("a:1", "c:1"), "b:1")
+    record = recorded(replace(entry("a", removed), replaced=(MEMBERS["b"],)))
+    told = survey(view("a", State.JOINING, 0, False), view("c", State.JOINING, 0, False, removed))
+    assert "it is no longer a member of the cluster (a:1, c:1)" in refused_by_registry(view("b"), told, record)
+    settled = recorded(entry("a", removed))
+    untold = survey(view("a", State.JOINING, 0, False), view("c", State.JOINING, 0, False))
+    assert "it is no longer a member of the cluster" in refused_by_registry(view("b"), untold, settled)
+    elsewhere = replace(view("b"), address="d:1")
+    assert "it is no longer a member of the cluster" in refused_by_registry(elsewhere, untold, record)
+
+
 # ---- members at run time
 
 

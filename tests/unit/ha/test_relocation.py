@@ -200,6 +200,38 @@ def test_a_target_that_is_lost_meanwhile(world: World) -> None:
     still_primary(world)
 
 
+def test_a_target_that_cannot_store_a_vote_disturbs_no_client(world: World) -> None:
+    """Its disk has filled up since its last write, so it does not know yet."""
+    filled(world)
+    world["b"].disk_error = "[Errno 28] No space left on device"
+    assert failed(world) == "relocation to b failed: the disk of b does not take a vote; a is primary"
+    assert world["a"].closed_clients == []
+    still_primary(world)
+    assert "No space left" in world["b"].node.alarms()["vote"]
+    world["b"].disk_error = ""
+    world.until(lambda: "vote" not in world["b"].node.alarms())
+    relocated(world)
+
+
+def test_a_target_that_does_not_answer_disturbs_no_client(world: World) -> None:
+    filled(world)
+    world["b"].requests.request = lambda *request: True  # type: ignore[method-assign]
+    assert failed(world) == "relocation to b failed: b does not answer; a is primary"
+    still_primary(world)
+
+
+def test_a_target_of_an_earlier_version_does_not_say_whether_it_can_store(world: World) -> None:
+    filled(world)
+    real = world["b"].requests.request
+
+    def request(method: str, arguments: Json, reply: Any, user: str) -> bool:
+        arguments = {name: value for name, value in arguments.items() if name != "store"}
+        return real(method, arguments, reply, user)
+
+    world["b"].requests.request = request  # type: ignore[method-assign]
+    relocated(world)
+
+
 def test_a_target_that_refuses_makes_us_primary_again(world: World) -> None:
     filled(world)
     world["b"].requests.request = _refusing(world["b"])  # type: ignore[method-assign]
