@@ -91,11 +91,6 @@ def write_for_a_kept_place() -> AbstractContextManager[None]:
     return patched(Roster, _larger=larger)
 
 
-def wait_behind_another_set() -> AbstractContextManager[None]:
-    """A backup that comes back to its place waits until the set under way is stored."""
-    return patched(Roster, _kept_meanwhile=lambda self, peer: False)
-
-
 def lost_link_counts() -> AbstractContextManager[None]:
     """A backup that was lost while it was listed counts by that link, although it is back.  (It was so once.)"""
     return patched(Roster, _is_back=lambda self, peer: False)

@@ -39,7 +39,6 @@ FOUND = Path(__file__).parent / "found"
         ("back-before-it-is-missed", mistakes.forgive_broken_links, "liveness"),
         ("a-crash-loop-hides-a-silent-backup", mistakes.begin_surveys_anew, "liveness"),
         ("back-without-a-write", mistakes.write_for_a_kept_place, "liveness"),
-        ("back-while-a-set-waits", mistakes.wait_behind_another_set, "liveness"),
         ("a-majority-that-it-does-not-see", mistakes.see_only_links, "liveness"),
         ("a-majority-around-the-one-that-it-lost", mistakes.only_what_one_says, "liveness"),
         ("a-backup-that-cannot-be-listed", mistakes.only_changes_are_waited_for, "liveness"),

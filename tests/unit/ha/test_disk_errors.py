@@ -15,7 +15,7 @@ from ha.primary.stall import StallWatch
 from ha.promotion.score import LEAST_WHOLE, SLOW
 from tests.unit.ha.test_ha_cluster import bodies, filled
 from tests.unit.ha.test_stall import flows, stalled, status
-from tests.unit.ha.world import FakeLink, World
+from tests.unit.ha.world import FakeLink, Publisher, World
 
 FULL = "/data/ha-state.json cannot be written: [Errno 28] No space left on device"
 
@@ -279,6 +279,27 @@ def test_a_backup_that_has_kept_its_place_is_back_without_a_write() -> None:
     assert a.local.persisted.in_sync.version == version and a.local.disk.error == b.local.disk.error == ""
     client.publish("q", b"m20")
     world.until(lambda: client.confirmed == 21)
+
+
+def test_a_backup_that_has_kept_its_place_does_not_wait_for_a_set_that_is_not_stored() -> None:
+    """b is promoted and expects c; its disk is full, and a, which comes first, needs a set that it does not store."""
+    world = three()
+    filled(world)
+    world.cut("c", "b")
+    world["a"].kill()
+    world.promote("b")
+    fail(world, "b")
+    world["a"].boot()
+    b = world["b"].node.role
+    assert isinstance(b, Primary)
+    world.until(lambda: bool(b.roster.record.not_stored), 10.0)
+    assert world["b"].state is State.RECOVERING and "id-c" in b.roster.expected
+    world.heal()
+    world.until(lambda: world["b"].state is State.ACTIVE, 5.0)
+    assert [peer.id for peer in b.ready()] == ["id-c"] and b.roster.record.not_stored
+    client = Publisher(world["b"])
+    client.publish("q", b"m20")
+    world.until(lambda: client.confirmed == 1)
 
 
 def five(**settings: Any) -> World:
