@@ -1,6 +1,6 @@
-"""The connection that fails over, for the threaded API: one I/O thread that owns pika (shell).
+"""The connection that fails over, for the threaded API: one I/O thread that owns the socket (shell).
 
-The I/O thread runs pika's loop and is the only one that touches pika.  Other threads change a session's state under its
+The I/O thread runs the loop and is the only one that reads.  Other threads change a session's state under its
 lock and call `wake`, which posts one callback into the loop however many messages were added since.
 `client_lib.connecting.link` explains the states.
 
@@ -192,7 +192,7 @@ class Connection(Opener):
             try:
                 self._loop.run()
             except Exception:
-                # A defect, here or in pika.  The connection's state is unknown: take a new one.
+                # A defect.  The connection's state is unknown: take a new one.
                 LOGGER.exception("%s: error in the I/O thread", self.client_id)
                 self.link.abandon("error in the I/O thread")
         self._loop.close()

@@ -307,7 +307,8 @@ class Session:
         return self._waiting.run(self._topology.purging_queue(queue), timeout)
 
     def declare(self, method: str, remember: bool, timeout: float | None = None, **arguments: Any) -> Any:
-        """Calls a method of pika's channel and returns its answer; with `remember` also after each fail-over."""
+        """Calls a method of the channel, by pika's name, and returns its answer; with `remember` also after
+        each fail-over."""
         return self._waiting.answer(self._topology.start_declaration(method, remember, **arguments), timeout)
 
     # -- waiting, end

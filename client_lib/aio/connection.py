@@ -1,7 +1,7 @@
 """The connection that fails over, for the asyncio API (shell).
 
-Theory.  Everything runs in the event loop in which the connection was made: pika (its AsyncioConnection's services),
-the life of the connection (`client_lib.connecting.link`), sessions and the application's tasks.  There is no thread
+Theory.  Everything runs in the event loop in which the connection was made: the socket, the
+life of the connection (`client_lib.connecting.link`), sessions and the application's tasks.  There is no thread
 and no lock; calls from another loop or thread are refused.  The library starts no tasks: outside the application's
 calls it runs only callbacks of the loop, so a blocked loop (time.sleep in a handler) stops everything until it runs
 again.  The time it was blocked does not count as silence of the broker.

@@ -1,6 +1,6 @@
 """The application's event loop, as the library uses it (shell).
 
-An exception in a callback of the library is a defect, here or in pika, that leaves the connection in an unknown state.
+An exception in a callback of the library is a defect, that leaves the connection in an unknown state.
 asyncio would only log it, and the connection might hang for ever.  Here it is logged and the connection is replaced, as
 in the threaded API.
 """

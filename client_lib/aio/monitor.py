@@ -1,7 +1,7 @@
 """How tasks wait: asyncio's stand-in for `threading.Condition`.
 
-Theory.  The application, the sessions and pika run in one thread, so no mutual exclusion is needed: entering the
-monitor does nothing, and code between two `await` is atomic.  What remains is to wake the right tasks and no others:
+Theory.  The application, the sessions and the connection run in one thread, so no mutual exclusion is needed: entering
+the monitor does nothing, and code between two `await` is atomic.  What remains is to wake the right tasks only:
 
 * A task waits in a `WaitingLine`.  Code that makes room for one task calls `wake(1)`: the first in the line continues.
 * A woken task runs later and must check again: the connection may have been lost meanwhile, or another task was

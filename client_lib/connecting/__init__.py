@@ -1,2 +1,1 @@
-"""Finds the primary and stays connected to it: the order of attempts, the life of the connection, and all use of pika's
-private parts."""
+"""Finds the primary and stays connected to it: the order of attempts, the life of the connection, its socket."""

@@ -225,7 +225,7 @@ class Dialer:
             self._attempt_failed(attempt, tls.explain(cause) or describe(cause))
 
     def _learn(self, transport: Transport, attempt: Attempt) -> None:
-        learned = learned_addresses(transport.server_properties, attempt.address)
+        learned = learned_addresses(transport.conversation.server_properties, attempt.address)
         if learned:
             self._planner.learned(learned)
 

@@ -1,9 +1,9 @@
-"""The stream of octets from the broker: deliveries and confirms are read in one step, other frames by pika (pure).
+"""The stream of octets from the broker: deliveries and confirms are read in one step, other frames one by one (pure).
 
 A delivery is three frames: method, header, body.  pika makes an object of each, decodes all properties and puts them
 together again.  Here the three are read at once and the properties stay octets (`client_lib.message.unread`), if a
 taker is known for the consumer tag and the body is one frame; the rest of a small delivery is waited for.  Everything
-else is given to `other`, frame by frame: what is malformed, too, so that pika refuses it.
+else is given to `other`, frame by frame: what is malformed, too, so that it is refused there.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The life of a connection over all its fail-overs, for the threaded and the asyncio API (shell).
 
-Theory.  Everything here runs in the loop that owns pika, except `post`, `wake` and reading.
+Theory.  Everything here runs in the loop of the connection, except `post`, `wake` and reading.
 
     IDLE --start--> CONNECTING --open-ok--> CONNECTED --lost--> CONNECTING ... --gives up--> FAILED
     any --shut_down--> CLOSED
@@ -278,8 +278,8 @@ class Link:
         self._transport, self.address, self.conn_id = transport, attempt.address, self._dialer.conn_id(attempt)
         outage, self._lost_at = None if self._lost_at is None else now - self._lost_at, None
         attrs = {
-            "broker": transport.broker or None,
-            "peer_wall": transport.broker_wall(),
+            "broker": transport.conversation.broker or None,
+            "peer_wall": transport.conversation.broker_wall(),
             "outage_us": None if outage is None else int(outage * 1e6),
         }
         said = {name: value for name, value in attrs.items() if value is not None}
@@ -322,7 +322,7 @@ class Link:
         assert self.address is not None
         interval = effective(self.options, self.address).heartbeat
         if interval:
-            self._watch(transport, Watchdog(interval, time.monotonic(), transport.bytes_received))
+            self._watch(transport, Watchdog(interval, time.monotonic(), transport.conversation.bytes_received))
 
     def _watch(self, transport: Transport, watchdog: Watchdog) -> None:
         if transport is not self._transport or self.state is not LinkState.CONNECTED:
@@ -331,8 +331,8 @@ class Link:
             self._later("watch", watchdog.pause, lambda: self._begin_watch(transport))
             return
         now = time.monotonic()
-        silent = watchdog.is_silent(now, transport.bytes_received)
-        if silent and (transport.heartbeat_offered or transport.heartbeats_received):
+        silent = watchdog.is_silent(now, transport.conversation.bytes_received)
+        if silent and (transport.conversation.heartbeat_offered or transport.conversation.heartbeats_received):
             transport.abort(HeartbeatLost(f"nothing heard for {watchdog.silence(now):.1f} s"))
             return
         self._later("watch", watchdog.pause, lambda: self._watch(transport, watchdog))
@@ -379,7 +379,7 @@ class Link:
         self._dialer.lost(now, hint, hung)
 
     def abandon(self, reason: str) -> None:
-        """Replaces the connection, whatever its state, after a defect here or in pika."""
+        """Replaces the connection, whatever its state, after a defect here."""
         transport, self._transport = self._transport, None
         was_connected = self.state is LinkState.CONNECTED
         try:

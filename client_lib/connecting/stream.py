@@ -17,25 +17,13 @@ import ssl
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
+
+from client_lib.connecting.services import Services
 
 RECEIVE = 16384  # octets
 TURN = 8  # receives, before others get their turn
 AGAIN = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-
-
-class Services(Protocol):
-    """The part of pika's loops that this module uses."""
-
-    def set_reader(self, descriptor: int, callback: Callable[[], Any]) -> None: ...
-
-    def remove_reader(self, descriptor: int) -> bool: ...
-
-    def set_writer(self, descriptor: int, callback: Callable[[], Any]) -> None: ...
-
-    def remove_writer(self, descriptor: int) -> bool: ...
-
-    def add_callback_threadsafe(self, callback: Callable[[], Any]) -> None: ...
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ Theory.  The states are in `client_lib.core.states`; the I/O thread makes all ch
 * What a ready channel writes is in `client_lib.core.writing`, subscriptions and their deliveries in
   `client_lib.core.subscribing`, the end of transactions in `client_lib.core.transacting`.
 * Lock: `monitor` guards everything here except `_channel` and `_transport`, which belong to the I/O thread; in READY
-  another thread may use them with the lock, for `write_now`.  The application's callbacks and those of pika are called
-  without it.  No other lock of ours is taken inside it except the event log's and the stream's, which take none.  With
-  asyncio the application runs in the I/O thread and the lock is none.
+  another thread may use them with the lock, for `write_now`.  The application's callbacks and those of channels are
+  called without it.  No other lock of ours is taken inside it except the event log's and the stream's, which take
+  none.  With asyncio the application runs in the I/O thread and the lock is none.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from client_lib.core.aftermath import Aftermath
 from client_lib.core.commands import Commands, Run
 from client_lib.core.declarations import Declarations
 from client_lib.core.deliveries import Deliveries
-from client_lib.core.getting import Getting
 from client_lib.core.monitor import Monitor
 from client_lib.core.outbox import Entry, some_ids
 from client_lib.core.publishing import Publishing
@@ -74,7 +73,6 @@ class ChannelWorker:
         self.declarations = Declarations()
         self.restores = self.declarations.restores
         self._commands = Commands(monitor)
-        self.getting = Getting()
         self._writing = Writing(
             monitor,
             self._commands,
@@ -239,7 +237,6 @@ class ChannelWorker:
             channel.ending = lambda: self._ending(generation)
             self.where = Where(str(self._link.address), self._link.conn_id, str(int(channel)))
             self.publishing.new_channel(self.where, channel.connection.params.frame_max)
-            self.getting.new_channel(channel)
             self._select(channel, generation)
 
         self._writing.flowing = True
@@ -348,7 +345,6 @@ class ChannelWorker:
             self._transport = None
         aftermath.unconfirmed = self.publishing.connection_lost()
         self.deliveries.connection_lost(self.generation, keep=self.transaction is None)
-        self.getting.connection_lost()
         aftermath.answers += [(future, error) for future in self._commands.connection_lost(error)]
         self.monitor.notify_all()
         return aftermath

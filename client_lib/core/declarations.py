@@ -11,7 +11,7 @@ from client_lib.addresses.resolve import Operation
 
 @dataclass(frozen=True)
 class Declaration:
-    """A piece of topology: a method of pika's channel and its arguments."""
+    """A piece of topology: a method of the channel, with pika's name, and its arguments."""
 
     method: str
     arguments: dict[str, Any]

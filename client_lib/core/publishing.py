@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import Any, Protocol
 
-from client_lib.connecting.transport import Transport, content_frames, publish_method
+from client_lib.connecting.transport import Transport
+from client_lib.connecting.wire import content_frames, publish_method
 from client_lib.core.monitor import Monitor
 from client_lib.core.outbox import Entry, Outbox, Outcome, mark_returned
 from client_lib.core.resent import mark_resent

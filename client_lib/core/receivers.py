@@ -201,7 +201,7 @@ class Receivers:
                     with worker.monitor:  # the caller no longer waits for it
                         worker.deliveries.settle(message._delivery, Disposition.RELEASE)
 
-            worker.getting.ask(queue, no_ack, got)
+            channel.basic_get(queue, got, no_ack)
 
         future = worker.start_command(run, f"basic.get({queue!r})")
         message: Message | None = yield future

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from client_lib.connecting.transport import cancel_consumer
 from client_lib.core.deliveries import Deliveries
 from client_lib.core.monitor import Monitor
 from client_lib.core.subscription import Subscription
@@ -47,7 +46,7 @@ class Subscribing:
 
     def cancel(self, channel: Any, subscription: Subscription, done: Done) -> None:
         if subscription.consumer_tag in channel.consumer_tags:
-            cancel_consumer(channel, subscription.consumer_tag, done)
+            channel.basic_cancel(subscription.consumer_tag, done)
         else:
             done(None)
 

@@ -35,7 +35,7 @@ class Topology:
         self._name, self._worker = name, worker
 
     def start_declaration(self, method: str, remember: bool, **arguments: Any) -> Future[Any]:
-        """Calls a method of pika's channel now and, with `remember`, after each fail-over."""
+        """Calls a method of the channel, with pika's name, now and, with `remember`, after each fail-over."""
         if arguments.get("arguments", 0) is None:
             arguments["arguments"] = {}
         declaration = Declaration(method, arguments)

@@ -1,8 +1,8 @@
 """Runs a session's transactions on a channel: the shell around `client_lib.core.transaction`.
 
-All of a transaction is on the wire before tx.commit is written, with nothing in between that pika would hold back.  A
-rollback is tx.rollback, then basic.recover, so that the broker redelivers what was delivered and not settled; otherwise
-messages whose acknowledgements were undone would never reach this channel again.
+All of a transaction is on the wire before tx.commit is written, with nothing in between that the channel would hold
+back.  A rollback is tx.rollback, then basic.recover, so that the broker redelivers what was delivered and not settled;
+otherwise messages whose acknowledgements were undone would never reach this channel again.
 """
 
 from __future__ import annotations

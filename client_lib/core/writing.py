@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from client_lib.connecting.suspects import Request
-from client_lib.connecting.transport import Transport, ack, flow_ok
+from client_lib.connecting.transport import Transport
+from client_lib.connecting.wire import ack, flow_ok
 from client_lib.core.commands import Commands
 from client_lib.core.deliveries import Deliveries
 from client_lib.core.ledger import Disposition
@@ -129,7 +130,7 @@ class Writing:
             self._wake()  # it waits until nothing else is outstanding
 
     def _end_transaction(self, channel: Any) -> None:
-        # pika holds a method back while another one waits for its answer, so nothing else may be outstanding
+        # The channel holds a method back while another one waits for its answer, so nothing else may be outstanding
         if self.transacting is not None and self._commands.quiet:
             generation = self._deliveries.generation
             self.transacting.write(channel, lambda: generation == self._deliveries.generation, self._wake)

@@ -9,7 +9,7 @@ import pytest
 
 from client_lib import Connection, Empty, Message
 from client_lib.connecting.incoming import Incoming
-from client_lib.connecting.transport import ThreadTransport
+from client_lib.connecting.transport import Transport
 from demo import morning_after
 from demo.cluster import Cluster
 from tests.support.wait import wait_for
@@ -28,7 +28,7 @@ class Wire:
 
     def __init__(self, patch):
         self.written, self.acked = [], []
-        write, read = ThreadTransport.write, Incoming.feed
+        write, read = Transport.write, Incoming.feed
 
         def noting_write(transport, data):
             write(transport, data)
@@ -39,7 +39,7 @@ class Wire:
                 self.acked.append(micro())
             read(incoming, data)
 
-        patch.setattr(ThreadTransport, "write", noting_write)
+        patch.setattr(Transport, "write", noting_write)
         patch.setattr(Incoming, "feed", noting_read)
 
     def left(self, id):

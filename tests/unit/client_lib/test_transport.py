@@ -1,4 +1,4 @@
-"""What we do to pika, with pika as the judge where it can be one; runs against pika 1.3 and 1.4."""
+"""Connections to a broker, and frames with pika as the judge where it can be one; runs against pika 1.3 and 1.4."""
 
 import math
 import socket
@@ -11,18 +11,17 @@ import pika.frame
 import pytest
 from pamqp import commands
 
+from client_lib.connecting.opening import kernel_address
 from client_lib.connecting.parameters import connection_parameters
 from client_lib.connecting.transport import (
     Aborted,
     Listener,
     Target,
     Transport,
-    _read_header,
-    content_frames,
     describe,
-    publish_method,
     thread_loop,
 )
+from client_lib.connecting.wire import content_frames, publish_method, read_header
 from client_lib.message import Message
 from client_lib.options import Options
 from client_lib.urls.url import Endpoint, parse_url
@@ -114,9 +113,8 @@ def test_an_address_that_is_none_fails_later_not_at_once(recorder: Recorder, ip:
     wait_for(lambda: recorder.said == ["failed"])
 
 
-def test_the_zone_of_an_ipv6_address_is_a_number_for_the_kernel(recorder: Recorder) -> None:
-    transport = recorder.connect(Endpoint("h", 1), "fe80::1%lo")
-    *_, where = transport._record()
+def test_the_zone_of_an_ipv6_address_is_a_number_for_the_kernel() -> None:
+    *_, where = kernel_address("fe80::1%lo", 1)
     assert where == ("fe80::1", 1, 0, socket.if_nametoindex("lo"))
 
 
@@ -127,12 +125,12 @@ def test_no_process_listens(recorder: Recorder) -> None:
 
 
 def test_a_peer_that_is_gone_at_once(links: LinkLab, recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reset between our connect(2) and pika's look at the socket."""
+    """Reset between our connect(2) and our look at the socket."""
 
-    def create(**_: Any) -> None:
-        raise ValueError("Expected connected socket, but getpeername() failed")
+    def create(*_: Any) -> None:
+        raise OSError("the socket is not connected")
 
-    monkeypatch.setattr(recorder.loop._services, "create_streaming_connection", create)
+    monkeypatch.setattr(recorder.loop._services, "set_reader", create)
     recorder.connect(parse_url(links.broker().url))
     wait_for(lambda: recorder.said == ["reached", "failed"])
 
@@ -155,15 +153,15 @@ def test_heartbeats_are_the_shorter_interval(
     broker.heartbeat_offered = offered
     transport = recorder.connect(parse_url(broker.url), heartbeat=asked)
     wait_for(lambda: transport.is_open)
-    assert (transport.params.heartbeat, transport.heartbeat_offered) == (agreed, offered)
+    assert (transport.params.heartbeat, transport.conversation.heartbeat_offered) == (agreed, offered)
 
 
-def test_pika_does_not_judge(links: LinkLab, recorder: Recorder) -> None:
+def test_heartbeats_are_sent_and_a_silent_broker_is_not_judged_here(links: LinkLab, recorder: Recorder) -> None:
     broker = links.broker()
+    broker.beats = False
     transport = recorder.connect(parse_url(broker.url), heartbeat=1)
-    wait_for(lambda: transport.is_open)
-    checker = transport._heartbeat_checker
-    assert checker._check_timer is None and checker._send_timer is not None
+    wait_for(lambda: broker.heartbeats >= 4)
+    assert transport.is_open
 
 
 # -- the end of a stream
@@ -177,7 +175,7 @@ def test_what_came_before_a_failed_write_is_read(links: LinkLab, recorder: Recor
 
     def write_and_lose() -> None:
         reading.wait(30)
-        transport._transport.fail(BrokenPipeError("the write failed"))
+        transport._stream.fail(BrokenPipeError("the write failed"))
 
     recorder.loop.call_soon(write_and_lose)
     peer = broker.peers[0]
@@ -191,7 +189,7 @@ def test_the_cause_of_a_loss_is_kept(links: LinkLab, recorder: Recorder) -> None
     broker = links.broker()
     transport = recorder.connect(parse_url(broker.url))
     wait_for(lambda: transport.is_open)
-    recorder.loop.call_soon(lambda: transport._transport.fail(OSError("a cable")))
+    recorder.loop.call_soon(lambda: transport._stream.fail(OSError("a cable")))
     wait_for(lambda: "lost" in recorder.said)
     assert str(transport.cause) == "a cable"
 
@@ -202,12 +200,12 @@ def test_forget_closes_the_descriptor_and_says_nothing(links: LinkLab, recorder:
     done = threading.Event()
 
     def forget() -> None:
-        transport._nbio.remove_reader(transport._transport.sock.fileno())  # in a child there is no loop
+        transport._services.remove_reader(transport._stream.sock.fileno())  # in a child there is no loop
         transport.forget()
         done.set()
 
     recorder.loop.call_soon(forget)
-    assert done.wait(30) and transport._transport.sock.fileno() == -1
+    assert done.wait(30) and transport._stream.sock.fileno() == -1
     assert recorder.said == ["reached", "opened"]
 
 
@@ -221,7 +219,7 @@ def header_frame(properties: bytes, size: int = 10) -> bytes:
 def test_headers_are_read_as_pika_reads_them() -> None:
     payload = Message("x", "text/plain", "id-1", durable=True, priority=4, ttl=1.5, properties={"n": 5}).encode("id-1")
     frame = header_frame(payload)
-    used, ours = _read_header(frame + b"more")
+    used, ours = read_header(frame + b"more")
     _, theirs = pika.frame.decode_frame(frame)
     assert used == len(frame)
     assert (ours.channel_number, ours.body_size) == (theirs.channel_number, theirs.body_size) == (7, 10)
@@ -230,25 +228,25 @@ def test_headers_are_read_as_pika_reads_them() -> None:
 
 def test_a_part_of_a_header_is_waited_for() -> None:
     frame = header_frame(Message("x", id="1").encode("1"))
-    assert all(_read_header(frame[:length]) == (0, None) for length in range(1, len(frame)))
+    assert all(read_header(frame[:length]) == (0, None) for length in range(1, len(frame)))
 
 
 @pytest.mark.parametrize("number", [1.5, -0.25, math.inf, -math.inf])
 def test_floats_stay_floats_and_infinite_ones_end_nothing(number: float) -> None:
     payload = Message("x", properties={"n": 0.5}).encode("1").replace(struct.pack(">d", 0.5), struct.pack(">d", number))
-    assert _read_header(header_frame(payload))[1].properties.headers == {"n": number}
+    assert read_header(header_frame(payload))[1].properties.headers == {"n": number}
 
 
 def test_properties_that_cannot_be_read_end_nothing() -> None:
     broken = struct.pack(">H", 0xA000) + b"\x01x" + struct.pack(">I", 4) + b"\x02\xff\xfeV"
-    frame = _read_header(header_frame(broken))[1]
+    frame = read_header(header_frame(broken))[1]
     assert frame.properties.content_type == "x" and frame.properties.headers is None
 
 
 def test_a_frame_without_its_end_is_an_error() -> None:
     frame = header_frame(Message("x").encode("1"))
     with pytest.raises(pika.exceptions.InvalidFrameError):
-        _read_header(frame[:-1] + b"\x00")
+        read_header(frame[:-1] + b"\x00")
 
 
 def test_encoders_say_what_pika_would() -> None:

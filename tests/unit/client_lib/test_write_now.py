@@ -11,8 +11,8 @@ import pytest
 from pamqp import commands
 
 from client_lib import Connection, Message, ServerError
+from client_lib.connecting.channel import ChannelCore
 from client_lib.connecting.stream import Stream
-from client_lib.connecting.transport import Transport
 from tests.support.wait import wait_for
 from tests.unit.client_lib.scripted_broker import ScriptedBroker
 from tests.unit.client_lib.styles import QUICK
@@ -115,7 +115,7 @@ def test_nothing_follows_the_answer_to_channel_close(
 ) -> None:
     """It would cost the connection, with all other sessions."""
     sender = ready(connection)
-    process = Transport._process_frame
+    process = ChannelCore._closed_by_broker
     errors: list[BaseException] = []
 
     def send() -> None:
@@ -124,11 +124,8 @@ def test_nothing_follows_the_answer_to_channel_close(
         except ServerError as error:
             errors.append(error)
 
-    def between(transport: Transport, frame: Any) -> None:
+    def between(channel: ChannelCore, method: Any) -> None:
         """Another thread sends just before and just after the answer."""
-        if "Close" not in type(getattr(frame, "method", None)).__name__:
-            process(transport, frame)
-            return
         threads = [threading.Thread(target=send) for _ in range(2)]
         threads[0].start()
         wait_for(lambda: sender.unsettled() == 1)
@@ -136,14 +133,14 @@ def test_nothing_follows_the_answer_to_channel_close(
         monkeypatch.setattr(
             sender.session._waiting.worker, "_channel_closed", lambda *_: late(threads[1], on_close, *_)
         )
-        process(transport, frame)
+        process(channel, method)
 
     def late(thread: threading.Thread, on_close: Any, *arguments: Any) -> None:
         thread.start()
         wait_for(lambda: sender.unsettled() == 2)
         on_close(*arguments)
 
-    monkeypatch.setattr(Transport, "_process_frame", between)
+    monkeypatch.setattr(ChannelCore, "_closed_by_broker", between)
     broker.close_channels(406, "PRECONDITION_FAILED")
     wait_for(lambda: len(errors) == 2)
     assert "Basic.Publish" not in broker.store.methods(broker.name)
