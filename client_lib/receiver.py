@@ -9,7 +9,7 @@ from typing import Any
 from client_lib.core.subscription import Subscription
 from client_lib.errors import ConnectionClosed, Empty, LinkClosed, SessionClosed
 from client_lib.message import Message
-from client_lib.waiting import Waiting
+from client_lib.waiting import Pausing, Waiting
 
 
 class Receiving(Subscription):
@@ -49,17 +49,21 @@ class Receiving(Subscription):
         self.waiting += 1
         self._worker.wake_others()
         try:
-            while True:
-                self.check()
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    return None
-                self._waiting.monitor.wait(left)
-                message = self.take()
-                if message is not None:
-                    return message
+            with self._waiting.pausing(False) as pause:
+                return self._take_later(deadline, pause)
         finally:
             self.waiting -= 1
+
+    def _take_later(self, deadline: float | None, pause: Pausing) -> Message | None:
+        while True:
+            self.check()
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return None
+            pause.wait(left)
+            message = self.take()
+            if message is not None:
+                return message
 
     def __iter__(self) -> Iterator[Message]:
         """Messages until the receiver, its session or the connection is closed."""

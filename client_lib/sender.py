@@ -26,6 +26,8 @@ class Sending(Window):
     def __init__(self, waiting: Waiting, *arguments: Any) -> None:
         super().__init__(waiting.worker, *arguments)
         self._waiting = waiting
+        if self._on_settled is not None:
+            waiting.calls_back()
 
     def send(self, message: Message | bytes | str, sync: bool = True, timeout: float | None = None) -> str:
         """Takes the message, waits for the confirm and returns its id; with sync=False does not wait for the confirm.
@@ -92,7 +94,7 @@ class Sending(Window):
         with self._worker.monitor:
             publishing.sync_waiters += 1
             try:
-                done = waiting.wait_for(lambda: entry.outcome is not Outcome.PENDING, timeout)
+                done = waiting.wait_for_broker(lambda: entry.outcome is not Outcome.PENDING, timeout)
             except MessagingError:
                 # A confirm that came before the end counts
                 if entry.outcome is not Outcome.CONFIRMED:

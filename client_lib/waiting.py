@@ -31,6 +31,30 @@ class Owner(Protocol):
     def close_session(self, session: Waiting, deadline: float | None) -> None: ...
 
 
+class Pausing:
+    """As long as a thread waits."""
+
+    __slots__ = ("_lending", "_monitor", "_reads")
+
+    def __init__(self, monitor: threading.Condition, link: Link, reads: bool) -> None:
+        self._monitor, self._lending = monitor, link.lending
+        self._reads = reads and link.quiet
+
+    def __enter__(self) -> Pausing:
+        if self._lending is not None:
+            self._lending.enter(self._reads)
+        return self
+
+    def wait(self, timeout: float | None) -> None:
+        """Returns when something may have changed."""
+        if not self._reads or self._lending is None or not self._lending.read(self._monitor, timeout):
+            self._monitor.wait(timeout)
+
+    def __exit__(self, *_error: object) -> None:
+        if self._lending is not None:
+            self._lending.leave()
+
+
 class Waiting:
     """One per session."""
 
@@ -40,7 +64,11 @@ class Waiting:
         self.worker = self.core.worker
         self.settle, self.settle_all = self.core.settle, self.core.settle_all
         self.in_io_thread = owner.in_io_thread
-        self._owner = owner
+        self._owner, self._link = owner, link
+
+    def calls_back(self) -> None:
+        """A sender has a callback, which must be called in the I/O thread only."""
+        self._link.calls_back = True
 
     def refuse_io_thread(self, what: str) -> None:
         if self.in_io_thread():
@@ -49,13 +77,33 @@ class Waiting:
     def wait_for(self, predicate: Callable[[], bool], timeout: float | None) -> bool:
         """Waits with the lock held; False at the timeout.  Raises what ends the session meanwhile."""
         self.refuse_io_thread("waiting")
+        if predicate():
+            return True
+        with self.pausing(False) as pause:
+            return self._wait_for(predicate, timeout, pause)
+
+    def wait_for_broker(self, predicate: Callable[[], bool], timeout: float | None) -> bool:
+        """As `wait_for`, for what a confirm or a delivery brings about; the lock is held once.  This thread may read
+        meanwhile."""
+        self.refuse_io_thread("waiting")
+        if predicate():
+            return True
+        with self.pausing(True) as pause:
+            return self._wait_for(predicate, timeout, pause)
+
+    def pausing(self, reads: bool) -> Pausing:
+        """Waiting for something of the broker.  `reads`: that is a confirm or a delivery, so this thread may read
+        meanwhile; the lock is held once."""
+        return Pausing(self.monitor, self._link, reads)
+
+    def _wait_for(self, predicate: Callable[[], bool], timeout: float | None, pause: Pausing) -> bool:
         deadline = None if timeout is None else time.monotonic() + timeout
         while not predicate():
             self.worker.check()
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return False
-            self.monitor.wait(left)
+            pause.wait(left)
         return True
 
     def next_receiver(self, timeout: float | None) -> Subscription:
@@ -71,7 +119,7 @@ class Waiting:
 
     def _first_receiver(self, timeout: float | None) -> Subscription | None:
         deadline = None if timeout is None else time.monotonic() + timeout
-        with self.monitor:
+        with self.monitor, self.pausing(True) as pause:
             while True:
                 self.worker.check()
                 receiver = self.core.receivers.ready()
@@ -82,7 +130,7 @@ class Waiting:
                     return None
                 self.worker.subscribing.waiting_for_any += 1
                 try:
-                    self.monitor.wait(left)
+                    pause.wait(left)
                 finally:
                     self.worker.subscribing.waiting_for_any -= 1
 
@@ -92,7 +140,8 @@ class Waiting:
         """Waits for the answer to a command.  Raises Timeout: then it is not asked again."""
         self.refuse_io_thread("a command")
         try:
-            return future.result(timeout)
+            with self.pausing(False):
+                return future.result(timeout)
         except TimeoutError:
             # Not if the command itself failed with a timeout, or was answered at this moment
             if future.done() or (not future.cancel() and future.done()):

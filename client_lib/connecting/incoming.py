@@ -21,6 +21,7 @@ METHOD, HEADER, BODY = 1, 2, 3
 KINDS = (METHOD, HEADER, BODY, 8)
 END = 0xCE
 DELIVER, ACK, NACK = (struct.pack(">HH", 60, number) for number in (60, 80, 120))
+OTHER = -1
 ROUTES = 1024  # pairs of exchange and routing key that are remembered
 _HEAD = struct.Struct(">BHI")
 _CONTENT = struct.Struct(">BHIHHQ")
@@ -45,6 +46,7 @@ class Incoming:
         """Octets of a body that fit into a frame."""
         self._other = other
         self._rest = b""
+        self._end = 0
         self._routes: dict[bytes, tuple[str, str]] = {}
 
     def feed(self, data: bytes) -> None:
@@ -54,13 +56,30 @@ class Incoming:
         at, limit = 0, len(data)
         while at < limit:
             used = self._read(data, at, limit)
+            if used == OTHER:
+                used = self._other(data[at : self._end])
             if not used:
                 self._rest = data[at:]
                 return
             at += used
 
+    def feed_quick(self, data: bytes) -> bytes | None:
+        """As `feed`, but stops before anything but a delivery or a basic.ack, and returns the rest: for `feed`."""
+        if self._rest:
+            data, self._rest = self._rest + data, b""
+        at, limit = 0, len(data)
+        while at < limit:
+            used = OTHER if data[at + 7 : at + 11] == NACK else self._read(data, at, limit)
+            if used == OTHER:
+                return data[at:]
+            if not used:
+                self._rest = data[at:]
+                return None
+            at += used
+        return None
+
     def _read(self, data: bytes, at: int, limit: int) -> int:
-        """Octets used; 0 if more is needed."""
+        """Octets used; 0 if more is needed; OTHER for a frame that is not read here, and ends at `_end`."""
         if limit - at < _HEAD.size:
             return 0
         kind: int
@@ -69,7 +88,8 @@ class Incoming:
         kind, number, size = _HEAD.unpack_from(data, at)
         end = at + _HEAD.size + size
         if kind not in KINDS:
-            return self._other(data[at:])
+            self._end = limit
+            return OTHER
         if end >= limit:
             return 0
         if kind == METHOD and data[end] == END:
@@ -84,7 +104,8 @@ class Incoming:
                     tag, flags = _TAG.unpack_from(data, at + 11)
                     channel.confirmed(tag, bool(flags & 1), what == ACK)
                     return end + 1 - at
-        return self._other(data[at : end + 1])
+        self._end = end + 1
+        return OTHER
 
     def _delivery(self, channel: Inbound, number: int, data: bytes, at: int, end: int, limit: int) -> int | None:
         """As `_read`; None: it is not for us.  `end` is that of the method."""

@@ -27,6 +27,7 @@ from typing import Protocol
 from client_lib.connecting import tls
 from client_lib.connecting.dialer import POLITE_CLOSE as POLITE_CLOSE
 from client_lib.connecting.dialer import Dialer, DialerOwner
+from client_lib.connecting.lending import Lending
 from client_lib.connecting.retry import Attempt
 from client_lib.connecting.suspects import Request, Suspect, Suspects
 from client_lib.connecting.transport import Aborted, HeartbeatLost, Loop, Timer, Transport, describe
@@ -104,6 +105,8 @@ class Link:
         self.workers: list[LinkUser] = []
         self.recovery = Recovery()
         self._suspects = Suspects()
+        self.calls_back = False
+        """A sender has a callback, which is called in the I/O thread only."""
         self._in_order = False
         """Sessions open their channels one after the other."""
         self._overfull = False
@@ -141,6 +144,17 @@ class Link:
         """Schedules a call in the I/O thread."""
         self._jobs.append(job)
         self.wake()
+
+    @property
+    def lending(self) -> Lending | None:
+        """How threads that wait read the present connection."""
+        transport = self._transport
+        return None if transport is None else transport.lending
+
+    @property
+    def quiet(self) -> bool:
+        """Any thread may read now: all that follows is done in any thread."""
+        return not (self.calls_back or self.recovery.active or self.careful)
 
     # -- start and end
 
@@ -244,7 +258,11 @@ class Link:
     def hold(self) -> None:
         """Some receiver is overfull: stops reading."""
         self._overfull = True
-        self._regulate()
+        lending = self._transport.lending if self._transport is not None else None
+        if lending is not None and lending.lent:  # another thread has read it
+            self.wake()
+        else:
+            self._regulate()
 
     def _regulate(self) -> None:
         if self._overfull and self._transport is not None:

@@ -27,6 +27,9 @@ class Timer(Protocol):
 class Services(Protocol):
     """What streams and transports use of a loop."""
 
+    threaded: bool
+    """The application runs in other threads."""
+
     def set_reader(self, descriptor: int, callback: Call) -> None: ...
 
     def remove_reader(self, descriptor: int) -> None: ...
@@ -63,6 +66,8 @@ class _Deadline:
 
 class ThreadServices:
     """A loop of ours.  All but `add_callback_threadsafe`, `call_soon` and `stop` in the thread that runs it."""
+
+    threaded = True
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -194,6 +199,8 @@ class ThreadServices:
 
 class AsyncioServices:
     """The application's loop."""
+
+    threaded = False
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

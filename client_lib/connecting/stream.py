@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from client_lib.connecting.lending import Lending
 from client_lib.connecting.services import Services
 
 RECEIVE = 16384  # octets
@@ -33,6 +34,8 @@ class Reader:
     received: Callable[[bytes], None]
     closed: Callable[[], Any]
     lost: Callable[[BaseException | None], None]
+    quick: Callable[[bytes], bytes | None] | None = None
+    """As `received`, in any thread; returns what it has not read.  None: only the loop's thread reads."""
 
 
 class Stream:
@@ -47,6 +50,10 @@ class Stream:
         self._out = bytearray()
         self._ended = False
         self._read_when_writable = False
+        self.lending: Lending | None = None
+        """How threads that wait read."""
+        if reader.quick is not None and not self._tls:
+            self.lending = Lending(sock, services, reader.quick)
         services.set_reader(sock.fileno(), self._readable)
         if self._tls:  # the handshake may have read more than it needed
             services.add_callback_threadsafe(self._readable)
@@ -110,22 +117,48 @@ class Stream:
         if self._ended or on == self.reading:
             return
         self.reading = on
-        if on:
+        if not on:
+            self._services.remove_reader(self.sock.fileno())
+        elif self.lending is None or not self.lending.lent:
             self._services.set_reader(self.sock.fileno(), self._readable)
             self._services.add_callback_threadsafe(self._readable)  # TLS may have read more than it gave out
-        else:
-            self._services.remove_reader(self.sock.fileno())
 
     def _readable(self) -> None:
+        lending = self.lending
+        if lending is not None and lending.lent:
+            return
         try:
             for _ in range(TURN):
-                if self._ended or not self.reading or not self._receive():
+                if self._ended or not self.reading:
+                    return
+                if not self._receive():
+                    if lending is not None and lending.wanted:
+                        self._lend(lending)
                     return
         except Exception as error:  # of the socket, or of what was received
             self.fail(error)
             return
         if self._tls:  # the rest may be in OpenSSL's buffer, where no loop sees it
             self._services.add_callback_threadsafe(self._readable)
+
+    def _lend(self, lending: Lending) -> None:
+        if not self._ended and self.reading and lending.lend(self._resume):
+            self._services.remove_reader(self.sock.fileno())
+
+    def _resume(self, rest: bytes, error: BaseException | None) -> None:
+        """Reading is ours again; `rest` comes first.  An error of the thread that has read ends the stream."""
+        if self._ended:
+            return
+        try:
+            if rest:
+                self._reader.received(rest)
+        except Exception as failure:
+            error = failure
+        if error is not None:
+            self.fail(error)
+            return
+        if not self._ended and self.reading:
+            self._services.set_reader(self.sock.fileno(), self._readable)
 
     def _receive(self) -> bool:
         """False if there is nothing more now."""
@@ -163,6 +196,8 @@ class Stream:
         if self._ended:
             return
         with contextlib.suppress(Exception):  # the end of what can be read, in whatever way it shows
+            if self.lending is not None and (rest := self.lending.end()):
+                self._reader.received(rest)
             while not self._ended and (data := self._received()):
                 self._reader.received(data)
         self._end(error)
@@ -182,5 +217,7 @@ class Stream:
             self._reader.lost(error)
         finally:
             with contextlib.suppress(OSError):
-                self.sock.shutdown(socket.SHUT_RDWR)
+                self.sock.shutdown(socket.SHUT_RDWR)  # wakes a thread that reads
+            if self.lending is not None:
+                self.lending.end()
             self.sock.close()

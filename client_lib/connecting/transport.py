@@ -22,6 +22,7 @@ import pika.exceptions
 
 from client_lib.connecting.conversation import TIME as TIME
 from client_lib.connecting.conversation import ConnectionState, Conversation, Host
+from client_lib.connecting.lending import Lending
 from client_lib.connecting.methods import Channel
 from client_lib.connecting.opening import Opening, Result
 from client_lib.connecting.proposal import Parameters
@@ -148,7 +149,8 @@ class Transport:
     # -- the stream
 
     def _connected(self, sock: socket.socket) -> None:
-        reader = Reader(self.conversation.received, self._peer_closed, self._lost)
+        quick = self.conversation.received_quick if self._services.threaded else None
+        reader = Reader(self.conversation.received, self._peer_closed, self._lost, quick)
         try:
             self._stream = Stream(sock, self._services, reader)
         except (OSError, ValueError) as error:
@@ -215,6 +217,11 @@ class Transport:
     @property
     def reading(self) -> bool:
         return self._stream is None or self._stream.reading
+
+    @property
+    def lending(self) -> Lending | None:
+        """How threads that wait read; None: they do not."""
+        return self._stream.lending if self._stream is not None else None
 
     @property
     def backlog(self) -> int:

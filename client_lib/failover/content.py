@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import pika
@@ -12,6 +13,28 @@ from client_lib.core.outbox import Entry
 from client_lib.core.window import Window
 from client_lib.errors import Returned
 from client_lib.message import RESENT_HEADER, Message, read_properties, unread
+
+MOST = 255  # octets of a message id
+_heads: dict[tuple[str | None, int], bytes] = {}
+_rare = operator.attrgetter(
+    *("content_encoding", "headers", "priority", "correlation_id", "reply_to", "expiration", "timestamp", "type"),
+    *("user_id", "app_id", "cluster_id"),
+)
+_NONE = (None,) * 11
+
+
+def _head(given: Any) -> bytes | None:
+    """The beginning of the property list, up to the message id, of properties as most messages have them."""
+    kind, mode = given.content_type, given.delivery_mode
+    if _rare(given) != _NONE or not (kind is None or type(kind) is str) or type(mode) is not int:
+        return None
+    found = _heads.get((kind, mode))
+    if found is None:
+        if len(_heads) >= MOST:
+            _heads.clear()
+        encoded = pika.BasicProperties(content_type=kind, delivery_mode=mode, message_id="").encode()
+        found = _heads[kind, mode] = b"".join(encoded)[:-1]
+    return found
 
 
 class Outgoing(Message):
@@ -28,6 +51,10 @@ class Outgoing(Message):
         """Its return went to the program's callbacks, so it is not raised."""
 
     def encode(self, message_id: str, resent: bool = False, *_: Any) -> bytes:
+        simple = not resent and type(message_id) is str and len(message_id) <= MOST and message_id.isascii()
+        head = _head(self.given) if simple else None
+        if head is not None:
+            return head + bytes((len(message_id),)) + message_id.encode()
         if self.given.headers:
             check_depth(self.given.headers, "headers")
         return b"".join(self.sent(message_id, resent).encode())

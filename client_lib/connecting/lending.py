@@ -1,0 +1,163 @@
+"""A thread that waits for the broker reads the socket itself: no other thread has to wake it (shell).
+
+Theory.  The loop's thread reads, unless it has *lent* reading to the threads that wait.
+
+* It lends when a thread has asked for it (`read` while it was not lent), just after it has read something, and only if
+  no other thread waits.  From then on the loop does not watch the socket.
+* A thread that waits reads with `_lock` held.  It takes deliveries and basic.ack; whatever begins with another frame is
+  given back, together with reading: all that changes channels and connections runs in the loop's thread only.
+* A thread takes `_lock` while it holds the monitor of its session and what it waits for has not come.  What it waits
+  for can come only from a thread that reads, so it cannot be missed.  Other changes are noticed after PATIENCE.
+* Reading is given back when nothing has come for PATIENCE, when a thread stops waiting while another one still waits,
+  when a thread begins to wait that does not read, and when nobody has read for LEASE: the loop's thread looks.
+* `lent` changes in the loop's thread only: what was given back is read there before anything else.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from client_lib.connecting.services import Services
+
+Resume = Callable[[bytes, BaseException | None], None]
+PATIENCE = 0.02  # seconds
+LEASE = 0.002  # seconds
+RECEIVE = 16384  # octets
+DEBT = 32
+"""How many wishes are not granted after it had to be taken back for somebody else."""
+
+
+class Lending:
+    """One per stream."""
+
+    def __init__(self, sock: socket.socket, services: Services, quick: Callable[[bytes], bytes | None]) -> None:
+        """`quick` reads what any thread may read, and returns the rest that only the loop's thread may."""
+        self.lent = False
+        self.wanted = False
+        """A thread would have liked to read."""
+        self._sock, self._services, self._quick = sock, services, quick
+        self._lock = threading.Lock()
+        """Held by the thread that reads."""
+        self._given_back = self._over = False
+        self._rest = b""
+        self._error: BaseException | None = None
+        self._count = threading.Lock()
+        self._waiting = 0
+        self._used = False
+        self._debt = 0
+        self._resume: Resume = lambda _rest, _error: None
+        self._poll = select.poll()
+        self._poll.register(sock.fileno(), select.POLLIN)
+
+    # -- threads that wait
+
+    def enter(self, reads: bool) -> None:
+        """A thread begins to wait for something of the broker.  `reads`: it calls `read`."""
+        with self._count:
+            self._waiting += 1
+        if self.lent and not reads:
+            self._insist()
+
+    def leave(self) -> None:
+        with self._count:
+            self._waiting -= 1
+            others = self._waiting > 0
+        if others and self.lent:
+            self._insist()
+
+    def _insist(self) -> None:
+        """Somebody waits who does not read; a thread that reads now will see that in `leave`."""
+        self._debt = DEBT
+        self._take_back()
+
+    def read(self, monitor: Any, timeout: float | None) -> bool:
+        """Reads once, with the `monitor`, which the caller holds once, released meanwhile.  False: another thread
+        reads; wait for its notice."""
+        if not self.lent:
+            self.wanted = True
+            return False
+        if not self._lock.acquire(blocking=False):
+            return False
+        if self._given_back or self._over:
+            self._lock.release()
+            return False
+        monitor.release()
+        try:
+            self._read(PATIENCE if timeout is None else min(timeout, PATIENCE))
+        finally:
+            self._lock.release()
+            monitor.acquire()
+        return True
+
+    def _read(self, timeout: float) -> None:
+        self._used = True
+        if not self._poll.poll(timeout * 1000):
+            self._give_back(b"")
+            return
+        try:
+            data = self._sock.recv(RECEIVE)
+            rest = self._quick(data)
+        except (BlockingIOError, InterruptedError):
+            return
+        except BaseException as error:  # of the socket, or an interrupt: what was read may be lost
+            self._give_back(b"", error)
+            if not isinstance(error, Exception):
+                raise
+            return
+        if rest or not data:
+            self._give_back(rest or b"")
+
+    def _give_back(self, rest: bytes, error: BaseException | None = None) -> None:
+        """Lock held."""
+        if self.lent and not self._given_back and not self._over:
+            self._given_back, self._rest, self._error = True, rest, error
+            self._services.add_callback_threadsafe(self._returned)
+
+    def _take_back(self) -> bool:
+        """False while a thread reads."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            self._give_back(b"")
+        finally:
+            self._lock.release()
+        return True
+
+    # -- the loop's thread
+
+    def lend(self, resume: Resume) -> bool:
+        """The loop does not read from now on, until `resume` is called with what must be read first, or with an error
+        that ends the stream."""
+        self.wanted = False
+        if self._debt:
+            self._debt -= 1
+            return False
+        if self._waiting != 1 or self._over:
+            return False
+        self._resume, self._used, self.lent = resume, False, True
+        self._services.call_later(LEASE, self._look)
+        return True
+
+    def _look(self) -> None:
+        used, self._used = self._used, False
+        if not self.lent or self._over:
+            return
+        if used or not self._take_back():
+            self._services.call_later(LEASE, self._look)
+
+    def _returned(self) -> None:
+        if not self._over:
+            self.lent = self._given_back = False
+            rest, self._rest = self._rest, b""
+            self._resume(rest, self._error)
+
+    def end(self) -> bytes:
+        """Waits until no thread reads, which is at most PATIENCE, and lends no more.  Returns what must be read."""
+        with self._lock:
+            self._over = True
+            rest, self._rest = self._rest, b""
+        return rest
