@@ -49,6 +49,8 @@ class Deliver(NamedTuple):
     routing_key: str
     returns: int = 0
     """How often the message came back (`x-delivery-count`)."""
+    token: int = 0
+    """Of its consumer (`x-fencing-token`)."""
 
 
 def marshal(command: Any) -> bytes:
@@ -155,12 +157,9 @@ def flow_ok(active: bool) -> bytes:
     return frame(1, 1, struct.pack(">IB", 0x00140015, active))
 
 
-_COUNT = b"\x10x-delivery-countl"
-
-
-def delivery_count(header: bytes) -> int:
-    """Of a content header; 0 without the field."""
-    _, found, rest = header.partition(_COUNT)
+def number_in(header: bytes, name: str) -> int:
+    """The long-long of this name in a content header; 0 without the field."""
+    _, found, rest = header.partition(bytes([len(name)]) + name.encode() + b"l")
     return int.from_bytes(rest[:8], "big") if found else 0
 
 

@@ -213,7 +213,8 @@ class Client:
         if event.is_header:
             self._missing = int.from_bytes(event.payload[4:12], "big")
             if self._deliver is not None:
-                self._deliver = self._deliver._replace(returns=amqp.delivery_count(event.payload))
+                count, token = (amqp.number_in(event.payload, name) for name in ("x-delivery-count", "x-fencing-token"))
+                self._deliver = self._deliver._replace(returns=count, token=token)
         else:
             self._body += event.payload
             self._missing -= len(event.payload)

@@ -72,6 +72,7 @@ class Consumer(Client):
         stream = f"{self.name}:{self._life}"
         name = self.history.delivered(self._queue, stream, deliver.redelivered, body, self.ballot)
         self.history.counted(self._queue, name, deliver.returns, self.ballot)
+        self.history.fenced(self._queue, name, stream, deliver.token, self.ballot)
         self._unacked[deliver.tag] = name
 
     def _settle(self, tag: int) -> None:

@@ -33,6 +33,8 @@ taken for a client with automatic acknowledgement; a delivery by itself is nothi
          acknowledged
     I24  a message that is handed out has come back as often as its log says, those that were out at the end of an
          earlier primary included, and no oftener than its queue allows
+    I26  a fencing token belongs to one consumer; a primary of a higher epoch gives higher ones, whatever a deposed one
+         still gives; and who gets from one primary what another one had before has a higher one (`tokens.py`)
     I19  a backup that cannot keep up costs bounded memory and time: while more than `backlog_high` waits for one, the
          primary reads no publisher; one for which so much waits longer than `slow_backup_timeout` goes from the set,
          unless the rest would be too few; for one that is kept out because it is late no publisher waits
@@ -73,6 +75,7 @@ from tests.simulator.judge import Judge
 from tests.simulator.ledger import Ledger, Log
 from tests.simulator.records import Ballot, Copy, Declared, Handed, Job, Promotion, Scrap, Stream
 from tests.simulator.scheduler import Violation
+from tests.simulator.tokens import Tokens
 from tests.simulator.topology import LIMITS
 
 if TYPE_CHECKING:
@@ -100,6 +103,7 @@ class History:
         self.jobs: dict[str, Job] = {}
         self.configuration = Declared(self._log)
         self.scrap = Scrap(lambda: {name for name, copy in self.copies_in("scrap") if copy.confirmed})
+        self.tokens = Tokens()
         self.homes: dict[str, str] = {}
         """Queues of hermits by client; they go with it."""
         self.relocated_at = 0.0
@@ -206,6 +210,13 @@ class History:
             self.counts["counted"] += count > 0
             if not self.gambles:
                 self.judge.check_count(queue, name, count, ballot)
+
+    def fenced(self, queue: str, name: str, stream: str, token: int, ballot: Ballot) -> None:
+        """A consumer got a message with this token."""
+        if queue == "lock":
+            self.counts["with a token"] += 1
+            if not self.gambles:
+                self.tokens.given(stream, token, ballot, name)
 
     def settled(self, queue: str, names: Iterable[str]) -> None:
         """A client sends basic.ack for these."""

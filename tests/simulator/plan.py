@@ -67,6 +67,8 @@ PAGED = 0.3
 """Share of the scenarios in which messages leave the brokers' memory."""
 ROTTEN = 0.5
 """Share of these, with all kinds of faults, in which some of them cannot be read back."""
+LOCKED = 0.1
+"""Share of the scenarios with all kinds of faults in which a queue has one consumer at a time, with fencing tokens."""
 RETURNED = 0.15
 """Share of the scenarios with all kinds of faults in which messages come back."""
 SLICED = 0.4
@@ -104,6 +106,7 @@ APART = (
     "letters",
     "torn",
     "returns",
+    "locks",
     "reads",
     "pages",
 )
@@ -411,6 +414,7 @@ def _apart(
         *_listener(seed, mode, names, only),
         *_letters(seed, mode, options, clients, only),
         *_returns(seed, mode, options, clients, only),
+        *_locks(seed, mode, options, clients, only),
         *_pages(seed, mode, names, options, only),
     ]
 
@@ -508,6 +512,18 @@ def _returns(seed: int, mode: str, options: Fields, clients: list[Fields], only:
     for name in ("b1", "b2")[: rng.choice((1, 2))]:
         clients.append({**_consumer(rng, name, "poison"), "rejects": False, "returns": rng.choice((0.4, 0.8))})
     return [_publish(rng, "p1", _time(rng), "poison") for _ in range(rng.choice((5, 20, 60)))]
+
+
+def _locks(seed: int, mode: str, options: Fields, clients: list[Fields], only: Sequence[str]) -> list[Action]:
+    """In some scenarios several consumers want to be the one.  Drawn apart, too."""
+    rng = Random(f"locks {seed} {mode}")
+    if "locks" not in only and (only or rng.random() > LOCKED):
+        return []
+    options["queues"] = list(dict.fromkeys([*options.get("queues", ()), "lock"]))
+    for name in ("k1", "k2", "k3")[: rng.choice((2, 3))]:
+        holds = {"slowness": rng.choice((0.02, 0.1)), "prefetch": rng.choice((1, 1, 5))}
+        clients.append({**_consumer(rng, name, "lock"), **holds, "rejects": False, "returns": rng.choice((0.1, 0.4))})
+    return [_publish(rng, "p1", _time(rng), "lock") for _ in range(rng.choice((1, 5, 20)))]
 
 
 def _pages(seed: int, mode: str, names: str, options: Fields, only: Sequence[str]) -> list[Action]:

@@ -13,6 +13,7 @@ from tests.simulator.scenario import FORGIVING, MODES, Scenario
 from tests.simulator.scheduler import Violation
 from tests.simulator.shrink import kind, outcome, shrink
 from tests.simulator.simulation import Simulation
+from tests.simulator.tokens import Tokens
 from tests.support.slow import few, mostly_slow
 
 SEEDS = 500
@@ -71,6 +72,23 @@ def test_dead_letters_may_wait_when_a_role_ends() -> None:
 def test_returns_are_counted_over_fail_overs(mode: str) -> None:
     total = check_seeds(range(few(15)), mode, ("crash", "returns"))
     assert total["counted"] > 50, total
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_tokens_grow_over_fail_overs(mode: str) -> None:
+    total = check_seeds(range(few(15)), mode, ("crash", "promote", "locks"))
+    assert total["with a token"] > 20, total
+
+
+def test_what_a_token_must_not_be() -> None:
+    a, b = (1, "id-a"), (2, "id-b")
+    for second in ("k2:1", 5, a), ("k1:1", 0, a), ("k2:1", 5, b), ("k2:1", 4, a):
+        tokens = Tokens()
+        tokens.given("k1:1", 5, a, "p1.1@1")
+        tokens.given("k1:1", 5, a, "p1.1@1")
+        tokens.given("k3:1", 9, b, "p1.1@1")
+        with pytest.raises(Violation, match="I26: k"):
+            tokens.given(*second, "p1.1@1")
 
 
 def test_a_seed_replays_exactly() -> None:

@@ -35,6 +35,7 @@ QUEUES: Final[Mapping[str, QueueKind]] = {
     "crowded": QueueKind({"x-max-length": 3, **_DEAD}),
     "picky": QueueKind(_DEAD),
     "poison": QueueKind({"x-queue-type": "quorum", "x-delivery-limit": 3, **_DEAD}),
+    "lock": QueueKind({"x-single-active-consumer": True, "x-fencing-token": True}),
     "dead": QueueKind(),
     "fleeting": QueueKind({"x-expires": 300}),
     "turned": QueueKind(),
@@ -51,7 +52,7 @@ LIMITS: Final[Mapping[str, int]] = {
     if "x-delivery-limit" in kind.arguments
 }
 """How often a message may come back."""
-_KEEP: Final = {"x-max-priority", "x-overflow", "x-max-length"}
+_KEEP: Final = {"x-max-priority", "x-overflow", "x-max-length", "x-single-active-consumer", "x-fencing-token"}
 KEPT: Final = frozenset(
     name
     for name, kind in QUEUES.items()
