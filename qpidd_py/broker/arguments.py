@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from qpidd_py.amqp.constants import SHORTSTR_MAX
+from qpidd_py.broker import qpid_arguments
 from qpidd_py.errors import ChannelException, ReplyCode
 
 REPLICATE: Final = "qpid.replicate"
@@ -89,6 +90,7 @@ _KNOWN: Final[dict[str, Callable[[Any], str]]] = {
     CONSUMER_TIMEOUT: _positive,
     QUEUE_MODE: _one_of("default", "lazy"),
     REPLICATE: _one_of(*LEVELS),
+    **qpid_arguments.CHECKS,
 }
 _CHECKS: Final = {
     **_KNOWN,
@@ -102,9 +104,6 @@ _REFUSED: Final[dict[str, Callable[[Any], bool]]] = {
     "x-dead-letter-strategy": lambda value: bool(value != "at-most-once"),
     **dict.fromkeys(
         (
-            "qpid.max_count",
-            "qpid.max_size",
-            "qpid.policy_type",
             "qpid.last_value_queue",
             "qpid.last_value_queue_key",
             "qpid.LVQ_key",
@@ -113,7 +112,7 @@ _REFUSED: Final[dict[str, Callable[[Any], bool]]] = {
         lambda value: True,
     ),
 }
-_INSTEAD: Final = {"qpid.max_count": MAX_LENGTH, "qpid.max_size": MAX_BYTES, "qpid.priorities": MAX_PRIORITY}
+_INSTEAD: Final = {"qpid.priorities": MAX_PRIORITY}
 """What does the same here."""
 
 
@@ -130,6 +129,9 @@ def check_queue_arguments(arguments: Mapping[str, Any], what: str) -> None:
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
     if arguments.get(FENCING_TOKEN) and not arguments.get(SINGLE_CONSUMER):
         text = f"invalid arg '{FENCING_TOKEN}' for {what}: there is no '{SINGLE_CONSUMER}'"
+        raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
+    if (found := qpid_arguments.conflict(arguments)) is not None:
+        text = f"invalid arg '{found[0]}' for {what}: {found[1]}"
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
     for name, value in arguments.items():
         if name in _REFUSED and _REFUSED[name](value):
@@ -192,6 +194,7 @@ def queue_level(arguments: Mapping[str, Any], temporary: bool, default: str) -> 
 
 def compared(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """What of a queue's arguments a redeclaration has to repeat: those that are known; classic is the type anyhow."""
+    arguments = qpid_arguments.canonical(arguments)
     names = (name for name in arguments if name in _KNOWN or name in _REFUSED)
     found = {name: arguments[name] for name in names if name != REPLICATE}
     if found.get(QUEUE_TYPE) == "classic":

@@ -62,6 +62,7 @@ class Broker:
         self.heartbeat = heartbeat  # seconds; what `tune` proposes
         self.engine = engine or Engine()
         self.vhost = VHost(self.engine, limits)
+        self.vhost.depths.alarm = self.alarm
         self.connection_count = ConnectionCount(limits, self.alarm)
         self.timeouts = ConsumerTimeouts(self.engine)
         self.engine.on_config = self.vhost.configuration.apply

@@ -137,6 +137,7 @@ class ClientConnection:
         self._leaving = False
         """The peer goes, and some of what it had sent waits for an answer; see `Connection.leave`."""
         self._told_blocked = False
+        self._flow = ""  # why this client's publishers wait, and not all
         self._clock = Clock()
         broker.connections.add(self)
         broker.watch(self)
@@ -348,9 +349,19 @@ class ClientConnection:
             self._tell_blocked(reason)
 
     def unblock(self) -> None:
+        if self._flow:
+            return
         if self._told_blocked and self.opened:
             self.send(0, commands.Connection.Unblocked())
         self._told_blocked = False
+
+    def flow(self, reason: str) -> None:
+        """From the core: a queue that the client publishes to is full enough (`reason`); none is any more."""
+        self._flow = reason
+        if reason:
+            self._tell_blocked(reason)
+        elif not self.broker.blocked:
+            self.unblock()
 
     def _tell_blocked(self, reason: str) -> None:
         if self.opened and not self._told_blocked and self.handshake.capability("connection.blocked"):

@@ -22,6 +22,7 @@ from qpidd_py.broker.arguments import (
     SINGLE_CONSUMER,
     compared,
 )
+from qpidd_py.broker.qpid_arguments import SELF_DESTRUCT, canonical, watch_of
 from qpidd_py.core.queue import NO_LIMIT, Queue
 
 QUARTERS: Final = 4
@@ -41,6 +42,8 @@ def quarters(seconds: float) -> int:
 
 def limit(core: Queue, arguments: Mapping[str, Any]) -> None:
     """Sets limits, priorities and time to live of a new queue; on a backup too, since it may be promoted."""
+    arguments = canonical(arguments)
+    core.watch = watch_of(arguments)
     if MAX_LENGTH in arguments:
         core.max_count = arguments[MAX_LENGTH]
     if MAX_BYTES in arguments:
@@ -56,7 +59,7 @@ def limit(core: Queue, arguments: Mapping[str, Any]) -> None:
         core.patience = quarters(arguments[CONSUMER_TIMEOUT] / 1000)
     core.single = bool(arguments.get(SINGLE_CONSUMER))
     core.fenced = bool(arguments.get(FENCING_TOKEN))
-    core.rejects = arguments.get(OVERFLOW) in ("reject-publish", "reject-publish-dlx")
+    core.rejects = arguments.get(OVERFLOW) in ("reject-publish", "reject-publish-dlx", SELF_DESTRUCT)
     core.refused_die = arguments.get(OVERFLOW) == "reject-publish-dlx"
 
 

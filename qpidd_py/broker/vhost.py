@@ -37,6 +37,7 @@ from qpidd_py.broker.configuration import (
     queue_operation,
 )
 from qpidd_py.broker.debris import TICK
+from qpidd_py.broker.depths import Depths
 from qpidd_py.broker.endings import Endings
 from qpidd_py.broker.exchange import EXCHANGE_TYPES, FAILOVER, Binding, Exchange, binding_key
 from qpidd_py.broker.limits import Limits, check_queues
@@ -80,6 +81,7 @@ class VHost:
         self._exclusive: dict[object, dict[str, DeclaredQueue]] = {}  # by connection
         self.idle: Deadlines[DeclaredQueue] = Deadlines()  # when a queue has been idle for its time limit
         self.endings = Endings(self)
+        self.depths = Depths(self.endings, self.floods)
         self._used: dict[DeclaredQueue, None] = {}  # queues with a time limit that begins with the next tick
         self._leaving: dict[DeclaredQueue, bool] = {}  # queues that are looked at again, and whether to delete them
 
@@ -285,12 +287,14 @@ class VHost:
 
     def queue_created(self, queue: DeclaredQueue) -> None:
         self.routing.queue_created(queue)
+        self.depths.created(queue)
 
     def queue_dropped(self, queue: DeclaredQueue, cancelled: Cancelled) -> None:
         """Tells its consumers."""
         self._leaving.pop(queue, None)
         self.idle.drop(queue)
         self._used.pop(queue, None)
+        self.depths.dropped(queue)
         if queue.owner is not None:
             self._exclusive.get(queue.owner, {}).pop(queue.name, None)
         for connection, channel, tag in cancelled:
@@ -364,6 +368,7 @@ class VHost:
         """Deletes queues that were idle for their time limit; `now` in seconds.  One with a consumer is looked at again
         when that has gone."""
         self.floods.tick(now)
+        self.depths.tick(now)
         for queue in self._used:
             self.idle.set(queue, now + (queue.expires or OWNER_TIME))
         self._used.clear()

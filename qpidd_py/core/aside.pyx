@@ -75,6 +75,6 @@ cdef int drop_stash(Connection c, uint16_t number, size_t octets) except -1:
     del frames[:octets]
     if not frames:
         del c.stashes[number]
-    if c.input_paused and c.stashed < MAX_STASH and not c.engine.throttled:
+    if c.input_paused and c.may_read():
         c.pause_input(False)
     return 0

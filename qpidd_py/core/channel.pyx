@@ -21,6 +21,7 @@ from qpidd_py.core.ring cimport ENTRY_REDELIVERED, ENTRY_RETURNED, Entry, record
 from qpidd_py.core.settlements cimport recover
 from qpidd_py.core.stamps cimport DELIVERY_COUNT, FENCING_TOKEN, STAMP_ROOM, write_stamped
 from qpidd_py.core.transactions cimport commit
+from qpidd_py.core.watch cimport hold_publisher
 from qpidd_py.core.wire cimport (
     BASIC_ACK, BASIC_NACK, BASIC_RETURN, FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD, FRAME_OVERHEAD, GET_OK,
     be16, be32, be64, begin_frame, le16, le32, put16, put32, put64)
@@ -126,6 +127,7 @@ cdef class Channel:
         c.active = True
         c.priority = priority
         self.consumers[tag] = c
+        self.connection.takes = True
         queue.ranked = queue.ranked or priority != 0 or queue.single
         if queue.single and queue.chosen is None:
             queue.chosen = c
@@ -163,6 +165,7 @@ cdef class Channel:
         cdef const uint8_t* record
         cdef uint8_t* p
         cdef uint32_t route, size
+        self.connection.takes = True
         if index < 0:
             return None if level.ready and level.peek_ready() >= 0 else False
         e = ring_at(&level.main, index)
@@ -347,6 +350,8 @@ cdef class Channel:
             self.unrouted(p, route, header, header_size, body, body_size)
             return self.confirm_at(tag, engine.witness() if route.handler is None else 0) if tag else 0
         if route.limited:
+            if engine.watched:
+                hold_publisher(self.connection, route)
             route = admitting(engine, route, <const uint8_t*>PyBytes_AS_STRING(p.method) + p.start, header,
                               header_size, body, body_size)
             if route.refusing and tag:

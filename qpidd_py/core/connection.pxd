@@ -31,6 +31,8 @@ cdef class Connection:
     cdef readonly uint64_t received
     cdef readonly uint64_t sent
     cdef readonly bint publisher
+    cdef bint takes                         # it has consumed, or got messages
+    cdef object flows                       # queues for which it waits with publishing, or None, see watch.pyx
     cdef readonly int state
     cdef bint dirty
     cdef bint choked                        # its consumers wait for output to drain
@@ -72,6 +74,8 @@ cdef class Connection:
     cdef int depart(self) except -1
     cdef void begin_slice(self) noexcept
     cdef int pause_input(self, bint paused) except -1
+    cdef inline bint may_read(self) noexcept:
+        return self.stashed < MAX_STASH and not self.engine.throttled and (self.takes or not self.flows)
     cpdef bint reads(self) noexcept
     cdef int other_frame(self, Frame* f, Channel channel) except -1
     cdef size_t parse(self, const uint8_t* p, size_t n) except? 0

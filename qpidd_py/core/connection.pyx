@@ -13,6 +13,7 @@ from qpidd_py.core.memory cimport mem_resized, reserve_used
 from qpidd_py.core.properties cimport bad_header
 from qpidd_py.core.settlements cimport release_all, settle, settle_sent
 from qpidd_py.core.slices cimport Slice
+from qpidd_py.core.watch cimport leave_queues
 from qpidd_py.core.wire cimport (
     BASIC_ACK, BASIC_NACK, BASIC_PUBLISH, BASIC_REJECT, FRAME_BAD_TYPE, FRAME_BODY, FRAME_END, FRAME_HEADER,
     FRAME_HEARTBEAT, FRAME_INCOMPLETE, FRAME_METHOD, FRAME_OVERHEAD, be16, be32, be64, frame_at, le32, le64)
@@ -101,6 +102,7 @@ cdef class Connection:
         self.state = DEAD
         self.leaving = None
         self.engine.publishers.discard(self)
+        leave_queues(self)
         return queues
 
     def stop(self):

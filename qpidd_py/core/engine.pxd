@@ -50,6 +50,7 @@ cdef class Engine:
     cdef Queue last_queue
     cdef list dirty_queues, touched_queues, delivered_queues
     cdef list recounted_queues              # see returns.pyx
+    cdef object watched                     # queues that are at one of their levels, or None, see watch.pyx
     cdef list relieved                      # channels, see Channel.relieved
     cdef int64_t pump_left                  # octets that this turn may still hand out
     cdef list dirty_connections, dirty_links

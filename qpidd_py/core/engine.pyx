@@ -35,7 +35,7 @@ from qpidd_py.core.batch cimport (
     OP_MEMBERSHIP, RECORD_HEADER, check_link_frame)
 from qpidd_py.core.channel cimport Channel, Consumer
 from qpidd_py.core.compaction cimport compact
-from qpidd_py.core.connection cimport DEAD, MAX_STASH, Connection
+from qpidd_py.core.connection cimport Connection
 from qpidd_py.core.deadlines cimport Deadlines
 from qpidd_py.core.departures cimport log_delivered, log_delivered_of, log_dequeues
 from qpidd_py.core.expiry cimport after, look_at
@@ -49,6 +49,7 @@ from qpidd_py.core.ring cimport ENTRY_SHARED, ring_at, ring_full
 from qpidd_py.core.settlements cimport forget_returns
 from qpidd_py.core.slices cimport Slice
 from qpidd_py.core.turn cimport end_turn, shed
+from qpidd_py.core.watch cimport note_depth
 from qpidd_py.core.wire cimport le32, le64, putle16, putle32, putle64
 
 from qpidd_py.errors import InvariantError, LinkError
@@ -132,6 +133,9 @@ cdef class Engine:
         queue.clear()
         queue.deleted = True
         queue.owner = queue.dead_letter = None      # they know it: it is freed with its last reference
+        if queue.watch is not None:
+            queue.watch.on_change = None
+            self.want_turn()
         for level in queue.levels or ():
             (<Queue>level).deleted = True
             (<Queue>level).parent = None
@@ -290,6 +294,8 @@ cdef class Engine:
             for queue in route.queues:
                 if queue.limited():
                     enforce(self, queue, True)
+                if queue.watch is not None:
+                    note_depth(self, queue)
         return position
 
     def publish(self, Route route, bytes exchange, bytes routing_key, bytes header, bytes body):
@@ -562,7 +568,7 @@ cdef class Engine:
             self.throttles.discard(cause)
         on = self.throttled = bool(self.throttles)
         for c in self.publishers:
-            if c.input_paused != on and (on or c.stashed < MAX_STASH):
+            if c.input_paused != on and (on or c.may_read()):
                 c.pause_input(on)
 
     # ---------------------------------------------------------------- roles
@@ -588,6 +594,8 @@ cdef class Engine:
                 look_at(self, queue, self.now)
             if queue.over(0, 0):
                 self.mark_queue(queue)
+            if queue.watch is not None:
+                note_depth(self, queue)
 
     def hold_inherited(self, uint64_t known):
         """What a new primary has taken over of transactions above `known` is handed out when all of that is safe:

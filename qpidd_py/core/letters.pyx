@@ -24,6 +24,7 @@ from qpidd_py.core.paging cimport at_hand
 from qpidd_py.core.pump cimport pump, take_and_drop
 from qpidd_py.core.ranges cimport ranges_room
 from qpidd_py.core.ring cimport ENTRY_TIMED, GONE, Entry, content_of, record_of, ring_at
+from qpidd_py.core.watch cimport note_overflow
 from qpidd_py.core.wire cimport le64
 
 from qpidd_py.errors import InvariantError, PageError
@@ -222,7 +223,11 @@ cdef bint refuses(Engine engine, Queue queue, uint64_t count, size_t octets) exc
         expire_queue(engine, queue)
     if queue.consumers:
         pump(engine, queue, True)
-    return queue.over(count, octets)
+    if not queue.over(count, octets):
+        return False
+    if queue.watch is not None:
+        note_overflow(engine, queue)
+    return True
 
 
 cdef Route admitting(Engine engine, Route route, const uint8_t* exrk, const uint8_t* header, size_t header_size,

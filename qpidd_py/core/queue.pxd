@@ -27,6 +27,7 @@ cdef class Queue:
     cdef public uint32_t patience           # quarters of a second that a client may keep a delivery; 0 = the broker's
     cdef public bint rejects                # a full queue refuses the newest instead of dropping the oldest
     cdef public bint refused_die            # what it refuses goes to the dead letters
+    cdef public object watch                # a Watch (see watch.pyx), or None
     cdef public object dead_letter          # None, or where a message goes that is not consumed (see letters.pyx)
     cdef readonly list levels               # one queue for each priority, lowest first; None without priorities
     cdef Queue parent                       # of a level
@@ -70,7 +71,8 @@ cdef class Queue:
     cdef Queue head(self)
     cdef Queue tail(self)
     cdef inline bint limited(self) noexcept:
-        return self.max_count != UNLIMITED or self.max_bytes != UNLIMITED
+        """Whether a message that comes has more to do than to take its place."""
+        return self.max_count != UNLIMITED or self.max_bytes != UNLIMITED or self.watch is not None
     cdef inline bint over(self, uint64_t count, uint64_t octets) noexcept:
         """Beyond its limits with that much more?"""
         return self.ready + count > self.max_count or self.ready_bytes + octets > self.max_bytes

@@ -2,6 +2,7 @@ from collections.abc import Callable
 
 from qpidd_py.core.routes import Route
 from qpidd_py.core.runs import IdRuns
+from qpidd_py.core.watch import Watch
 
 NO_LIMIT: int
 
@@ -24,6 +25,7 @@ class Queue:
     patience: int
     rejects: bool
     refused_die: bool
+    watch: Watch | None
     single: bool
     fenced: bool
     counts: bool

@@ -16,6 +16,7 @@ from qpidd_py.core.pump cimport enforce, pump
 from qpidd_py.core.queue cimport UNLIMITED, Queue
 from qpidd_py.core.returns cimport log_counts
 from qpidd_py.core.settlements cimport go_on_releasing
+from qpidd_py.core.watch cimport look_at_depths
 
 cdef enum:
     RESUMED = 2                 # slices of input in one turn
@@ -101,6 +102,8 @@ cdef int turn(Engine engine) except -1:
         log_counts(engine)
     except MemoryError:
         engine.short = True
+    if engine.watched:
+        look_at_depths(engine)
     engine.replicate()
     if engine.safe_moved:
         engine.release_confirms()

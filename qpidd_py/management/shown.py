@@ -37,6 +37,8 @@ def show_queue(queue: DeclaredQueue) -> Json:
         "consumers": core.consumer_count,
         "enqueued": core.enqueued,
         "dequeued": core.dequeued,
+        "flow_stopped": core.watch is not None and core.watch.stopped,
+        "alert": core.watch is not None and core.watch.alerting,
         "arguments": to_json(queue.arguments),
     }
 

@@ -13,9 +13,7 @@ REFUSED: dict[str, Any] = {
     "x-queue-type": "stream",
     "x-delivery-limit": 3,  # of a queue that is not of type quorum
     "x-dead-letter-strategy": "at-least-once",
-    "qpid.max_count": 10,
-    "qpid.max_size": 10,
-    "qpid.policy_type": "ring",
+    "qpid.policy_type": "flow_to_disk",
     "qpid.last_value_queue_key": "key",
     "qpid.last_value_queue": 1,
     "qpid.LVQ_key": "key",

@@ -48,6 +48,7 @@ class RecordingOwner:
         self.frames: list[tuple[int, int, bytes]] = []
         self.batches: list[int] = []
         self.headers: list[bytes] = []
+        self.flows: list[str] = []
 
     def protocol_header(self, header: bytes) -> None:
         self.headers.append(header)
@@ -69,6 +70,9 @@ class RecordingOwner:
 
     def link_batches(self, position: int) -> None:
         self.batches.append(position)
+
+    def flow(self, reason: str) -> None:
+        self.flows.append(reason)
 
     def output_ready(self) -> None:
         """The test takes the output when it wants it."""

@@ -25,6 +25,9 @@ Basic, Channel, Confirm, Queue = commands.Basic, commands.Channel, commands.Conf
 class Client(RawClient):
     """With a channel 1 that is open."""
 
+    persistent = False
+    """Whether what it publishes survives a restart of a broker with a journal."""
+
     def ask(self, command: Any, channel: int = 1) -> Any:
         """The next method on any channel."""
         self.send(encode_method(channel, command))
@@ -51,7 +54,8 @@ class Client(RawClient):
         return int(answer.message_count or 0)
 
     def publish(self, body: bytes, queue: str, **options: Any) -> None:
-        self.send(publish_octets(body, queue, **options))
+        mode: dict[str, Any] = {"delivery_mode": 2} if self.persistent else {}
+        self.send(publish_octets(body, queue, **mode, **options))
 
     def confirmed(self, *bodies: bytes, queue: str, **options: Any) -> list[bool]:
         """Whether each was confirmed or refused, in their order.  The channel is in confirm mode."""
@@ -134,7 +138,7 @@ class Site:
         """All clients lose their connections; one comes back.  Where the way is a fail-over it finds a new primary,
         which has all that was done before."""
         self.client().declare("the-middle")  # answered when the backups have it, and with it what came before
-        if self.way == "fail-over":
+        if self.way in ("fail-over", "joined"):
             self._fail_over()
         for client in self._clients:
             client.close()

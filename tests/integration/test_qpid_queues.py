@@ -1,0 +1,186 @@
+"""The kinds of queues that users of Apache Qpid's brokers know: stand-alone, in a cluster, over a fail-over, over a
+restart with a journal, and on a backup that has joined late and became the primary."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from pamqp import commands
+
+from qpidd_py.amqp.codec import encode_method
+from tests.support import five_ways, three_ways
+from tests.support.five_ways import FIVE_WAYS
+from tests.support.three_ways import Client, Site, declaration
+from tests.support.wait import wait_for
+
+Basic, Connection, Queue = commands.Basic, commands.Connection, commands.Queue
+TOLD = {"capabilities": {"connection.blocked": True}}
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with three_ways.alone(tmp_path_factory.mktemp("alone")) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    members = three_ways.cluster(tmp_path_factory.mktemp("cluster"))
+    try:
+        yield members
+    finally:
+        members.close()
+
+
+@pytest.fixture(scope="module")
+def restarting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with five_ways.restarting(tmp_path_factory.mktemp("restarting")) as broker:
+        yield broker
+
+
+@pytest.fixture(params=FIVE_WAYS)
+def site(request: pytest.FixtureRequest) -> Iterator[Site]:
+    fixtures = {"alone": "alone", "restart": "restarting"}
+    site = five_ways.site(request.param, request.getfixturevalue(fixtures.get(request.param, "cluster")))
+    yield site
+    site.end()
+
+
+@pytest.fixture
+def queue(request: pytest.FixtureRequest) -> str:
+    """A name of its own for each test and way."""
+    return str(request.node.name).replace("[", ".").replace("]", "")
+
+
+@pytest.fixture
+def client(site: Site) -> Client:
+    return site.client()
+
+
+def counts(client: Client, queue: str, messages: int) -> bool:
+    return client.count(queue) == messages
+
+
+def lacks(site: Site, name: str, queue: str) -> bool:
+    return queue not in {found["name"] for found in site.ask(name, "queue.list")}
+
+
+def shown(site: Site, queue: str) -> dict[str, Any]:
+    """As management shows it on the primary."""
+    return next((found for found in site.ask_primary("queue.list") if found["name"] == queue), {})
+
+
+# ---------------------------------------------------------------- limits
+
+
+def test_a_limit_has_two_names(site: Site, client: Client, queue: str) -> None:
+    ring = {"qpid.max_count": 5, "qpid.max_size": 100, "qpid.policy_type": "ring"}
+    same = {"x-max-length": 5, "x-max-length-bytes": 100, "x-overflow": "drop-head"}
+    client.declare(queue, arguments=ring)
+    for again in (False, True):
+        client = site.middle() if again else client
+        for arguments in (ring, same):
+            assert isinstance(client.declare(queue, arguments=arguments), Queue.DeclareOk)
+        for arguments in ({**ring, "qpid.max_count": 6}, {**ring, "qpid.policy_type": "reject"}, {**ring, **same}):
+            assert client.refusal(declaration(queue, arguments=arguments)) == 406
+
+
+def test_a_ring_keeps_the_newest(site: Site, client: Client, queue: str) -> None:
+    client.confirming().declare(queue, arguments={"qpid.max_count": 3, "qpid.policy_type": "ring"})
+    assert client.confirmed(*(b"%d" % n for n in range(5)), queue=queue) == [True] * 5
+    client = site.middle().confirming()
+    client.confirmed(b"5", queue=queue)
+    assert client.bodies(queue) == [b"3", b"4", b"5"]
+
+
+def test_a_limit_without_a_policy_refuses(site: Site, client: Client, queue: str) -> None:
+    client.confirming().declare(queue, arguments={"qpid.max_size": 2})
+    assert client.confirmed(b"0", b"1", b"2", queue=queue) == [True, True, False]
+    client = site.middle().confirming()
+    assert client.confirmed(b"3", queue=queue) == [False]
+    assert client.bodies(queue) == [b"0", b"1"]
+
+
+def test_a_queue_that_destructs_itself(site: Site, client: Client, queue: str) -> None:
+    arguments = {"qpid.max_count": 2, "qpid.policy_type": "self-destruct"}
+    client.confirming().declare(queue, arguments=arguments)
+    assert client.confirmed(b"0", b"1", queue=queue) == [True, True]
+    client = site.middle().confirming()
+    assert client.count(queue) == 2
+    assert client.confirmed(b"2", queue=queue) == [False]
+    assert client.refusal(Queue.Declare(queue=queue, passive=True)) == 404
+    for name in site.backups if site.way == "cluster" else ():
+        wait_for(partial(lacks, site, name, queue))
+
+
+# ---------------------------------------------------------------- levels
+
+FLOW = {"qpid.flow_stop_count": 10, "qpid.flow_resume_count": 2}
+
+
+def test_publishers_wait_while_a_queue_is_full(site: Site, client: Client, queue: str) -> None:
+    client.declare(queue, arguments=FLOW)
+    for again in (False, True):
+        client = site.middle() if again else client
+        while client.count(queue) < 11:
+            client.publish(b"more", queue)
+        assert shown(site, queue)["flow_stopped"]
+        publisher = site.client(properties=TOLD)
+        publisher.publish(b"told", queue)
+        assert f"queue '{queue}' has 11 messages" in str(publisher.expect(Connection.Blocked).reason)
+        publisher.publish(b"not read", queue)
+        taken = [client.get(queue) for _ in range(9)]
+        assert None not in taken and client.count(queue) == 3
+        client.get(queue)
+        publisher.expect(Connection.Unblocked)
+        wait_for(partial(counts, client, queue, 3))
+        assert not shown(site, queue)["flow_stopped"]
+        while client.count(queue) < 11:
+            client.publish(b"more", queue)
+
+
+def test_an_alert_lasts_until_the_queue_is_below_it(site: Site, client: Client, queue: str) -> None:
+    client.declare(queue, arguments={"qpid.alert_count": 2, "qpid.alert_repeat_gap": 0})
+    client.publish(b"0", queue)
+    assert client.count(queue) == 1 and not shown(site, queue)["alert"]
+    client.publish(b"1", queue)
+    assert client.count(queue) == 2
+    client = site.middle()
+    assert shown(site, queue)["alert"]
+    alarms = site.ask_primary("broker.info")["alarms"]
+    assert alarms[f"queue {queue}"] == f"queue '{queue}' has 2 messages of 2 octets (qpid.alert_count, _size)"
+    client.get(queue)
+    assert not shown(site, queue)["alert"]
+    assert f"queue {queue}" not in site.ask_primary("broker.info")["alarms"]
+
+
+@pytest.mark.parametrize("site", ["alone"], indirect=True)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"qpid.policy_type": "flow_to_disk"},
+        {"qpid.policy_type": "ring_strict"},
+        {"qpid.policy_type": 1},
+        {"qpid.policy_type": "self-destruct"},
+        {"qpid.policy_type": "self-destruct", "qpid.max_count": 0},
+        {"qpid.max_count": 5, "x-max-length": 5},
+        {"qpid.max_size": 5, "x-max-length-bytes": 6},
+        {"qpid.policy_type": "ring", "x-overflow": "drop-head"},
+        {"qpid.max_count": "5"},
+        {"qpid.max_count": -1},
+        {"qpid.max_size": True},
+        {"qpid.flow_stop_count": "5"},
+        {"qpid.flow_resume_count": 5},
+        {"qpid.flow_stop_size": 5, "qpid.flow_resume_size": 6},
+        {"qpid.alert_count": -1},
+        {"qpid.alert_size": None},
+        {"qpid.alert_repeat_gap": []},
+    ],
+    ids=str,
+)
+def test_what_is_refused(site: Site, client: Client, arguments: dict[str, Any]) -> None:
+    client.send(declaration("refused", arguments=arguments))
+    text = client.expect_channel_close(406, 50, 10)
+    assert next(iter(arguments)) in text
+    client.send(encode_method(1, commands.Channel.CloseOk()))
