@@ -34,6 +34,7 @@ Key = tuple[str, str, bool]
 KINDS: Final = {
     "expired": ("expire", "expired"),
     "maxlen": ("drop", "maxlen"),
+    "replaced": ("drop", "replaced"),
     "rejected": ("drop", "rejected"),
     "delivery_limit": ("drop", "delivery_limit"),
     "unroutable": ("drop", "unroutable"),

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from qpidd_py.broker.exchange import Exchange
+from qpidd_py.broker.qpid_arguments import BROWSE_ONLY
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.errors import ChannelException, ReplyCode
 
@@ -30,6 +31,13 @@ def check_free(queue: DeclaredQueue) -> None:
     """Raises 403 while a plug-in keeps the queue's messages to itself."""
     if queue.reserved:
         raise refuse(ReplyCode.ACCESS_REFUSED, f"queue '{queue.name}' in vhost '/' {queue.reserved}")
+
+
+def check_consumable(queue: DeclaredQueue) -> None:
+    """Raises 403 for a queue whose messages nobody takes."""
+    if queue.browse_only:
+        text = f"queue '{queue.name}' in vhost '/' is for browsing only ('{BROWSE_ONLY}'): use queue.peek"
+        raise refuse(ReplyCode.ACCESS_REFUSED, text)
 
 
 def check_source(name: str) -> None:

@@ -90,7 +90,6 @@ _KNOWN: Final[dict[str, Callable[[Any], str]]] = {
     CONSUMER_TIMEOUT: _positive,
     QUEUE_MODE: _one_of("default", "lazy"),
     REPLICATE: _one_of(*LEVELS),
-    **qpid_arguments.CHECKS,
 }
 _CHECKS: Final = {
     **_KNOWN,
@@ -102,23 +101,16 @@ _CHECKS: Final = {
 _REFUSED: Final[dict[str, Callable[[Any], bool]]] = {
     QUEUE_TYPE: lambda value: bool(value == "stream"),
     "x-dead-letter-strategy": lambda value: bool(value != "at-most-once"),
-    **dict.fromkeys(
-        (
-            "qpid.last_value_queue",
-            "qpid.last_value_queue_key",
-            "qpid.LVQ_key",
-            "qpid.priorities",
-        ),
-        lambda value: True,
-    ),
 }
-_INSTEAD: Final = {"qpid.priorities": MAX_PRIORITY}
-"""What does the same here."""
 
 
 def check_known(arguments: Mapping[str, Any], what: str) -> None:
     """Raises 406 for a known argument of a wrong type."""
-    _check(arguments, what, *(name for name in arguments if name in _KNOWN))
+    _check(arguments, what, *(name for name in arguments if _known(name)))
+
+
+def _known(name: str) -> bool:
+    return name in _KNOWN or qpid_arguments.check_of(name) is not None
 
 
 def check_queue_arguments(arguments: Mapping[str, Any], what: str) -> None:
@@ -135,8 +127,7 @@ def check_queue_arguments(arguments: Mapping[str, Any], what: str) -> None:
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
     for name, value in arguments.items():
         if name in _REFUSED and _REFUSED[name](value):
-            instead = f"; use '{_INSTEAD[name]}'" if name in _INSTEAD else ""
-            text = f"arg '{name}' for {what} is not implemented{instead}"
+            text = f"arg '{name}' for {what} is not implemented"
             raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
 
 
@@ -179,7 +170,8 @@ def check_level(arguments: Mapping[str, Any], what: str) -> None:
 
 def _check(arguments: Mapping[str, Any], what: str, *names: str) -> None:
     for name in names:
-        if name in arguments and (problem := _CHECKS[name](arguments[name])):
+        check = _CHECKS.get(name) or qpid_arguments.check_of(name)
+        if name in arguments and check is not None and (problem := check(arguments[name])):
             text = f"invalid arg '{name}' for {what}: {arguments[name]!r} {problem}"
             raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
 
@@ -195,7 +187,7 @@ def queue_level(arguments: Mapping[str, Any], temporary: bool, default: str) -> 
 def compared(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """What of a queue's arguments a redeclaration has to repeat: those that are known; classic is the type anyhow."""
     arguments = qpid_arguments.canonical(arguments)
-    names = (name for name in arguments if name in _KNOWN or name in _REFUSED)
+    names = (name for name in arguments if _known(name) or name in _REFUSED)
     found = {name: arguments[name] for name in names if name != REPLICATE}
     if found.get(QUEUE_TYPE) == "classic":
         del found[QUEUE_TYPE]

@@ -15,7 +15,7 @@ from pamqp import commands
 from pamqp.base import Frame
 
 from qpidd_py.amqp.codec import encode_content, encode_method, make
-from qpidd_py.broker.access import check_free, refuse
+from qpidd_py.broker.access import check_consumable, check_free, refuse
 from qpidd_py.broker.addressing import REPLY_TO
 from qpidd_py.broker.arguments import FENCING_TOKEN
 from qpidd_py.broker.queue import DeclaredQueue
@@ -183,6 +183,7 @@ class ClientChannel:
         if not isinstance(priority, int) or isinstance(priority, bool):
             raise refuse(ReplyCode.PRECONDITION_FAILED, f"invalid arg 'x-priority': {priority!r} is not a number")
         check_free(queue)
+        check_consumable(queue)
         if queue.consumed_exclusively or (command.exclusive and (queue.core.consumer_count or queue.core.single)):
             raise refuse(ReplyCode.ACCESS_REFUSED, f"queue '{queue.name}' in vhost '/' in exclusive use")
         if not command.nowait:  # before the first delivery, which leaves at the end of this turn
@@ -231,6 +232,7 @@ class ClientChannel:
     def get(self, command: commands.Basic.Get) -> None:
         queue = self.find_queue(command.queue)
         check_free(queue)
+        check_consumable(queue)
         if queue.core.fenced:
             text = f"queue '{queue.name}' in vhost '/' has '{FENCING_TOKEN}': use basic.consume"
             raise refuse(ReplyCode.PRECONDITION_FAILED, text)

@@ -22,7 +22,7 @@ from qpidd_py.broker.arguments import (
     SINGLE_CONSUMER,
     compared,
 )
-from qpidd_py.broker.qpid_arguments import SELF_DESTRUCT, canonical, watch_of
+from qpidd_py.broker.qpid_arguments import BROWSE_ONLY, SELF_DESTRUCT, canonical, shape
 from qpidd_py.core.queue import NO_LIMIT, Queue
 
 QUARTERS: Final = 4
@@ -43,7 +43,6 @@ def quarters(seconds: float) -> int:
 def limit(core: Queue, arguments: Mapping[str, Any]) -> None:
     """Sets limits, priorities and time to live of a new queue; on a backup too, since it may be promoted."""
     arguments = canonical(arguments)
-    core.watch = watch_of(arguments)
     if MAX_LENGTH in arguments:
         core.max_count = arguments[MAX_LENGTH]
     if MAX_BYTES in arguments:
@@ -52,6 +51,7 @@ def limit(core: Queue, arguments: Mapping[str, Any]) -> None:
         core.ttl = arguments[MESSAGE_TTL]
     if arguments.get(MAX_PRIORITY):
         core.add_levels(arguments[MAX_PRIORITY])
+    shape(core, arguments)
     if arguments.get(QUEUE_TYPE) == "quorum":
         most = arguments.get(DELIVERY_LIMIT, DELIVERIES)
         core.count_returns(NO_LIMIT if most < 0 else most)
@@ -86,6 +86,11 @@ class DeclaredQueue:
         self.gone = False  # it was deleted
         self.ending = False  # it is deleted soon, or when somebody asks for it
         self.reserved = ""  # why messages may not be taken out or put in; empty = they may
+
+    @property
+    def browse_only(self) -> bool:
+        """Its messages are looked at and never taken."""
+        return bool(self.arguments.get(BROWSE_ONLY))
 
     @property
     def number(self) -> int:

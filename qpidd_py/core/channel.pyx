@@ -12,6 +12,7 @@ from qpidd_py.core.batch cimport lengths_of, route_of
 from qpidd_py.core.connection cimport DEAD, EXPECT_FRAMES, MAX_OUTPUT, METHOD_STEPS
 from qpidd_py.core.engine cimport Engine
 from qpidd_py.core.fencing cimport token_of
+from qpidd_py.core.groups cimport LATER, Groups, group_taken, next_of_group
 from qpidd_py.core.letters cimport admitting
 from qpidd_py.core.memory cimport mem_new, mem_resized
 from qpidd_py.core.properties cimport addressed, bad_expiration, bad_header, other_user
@@ -159,14 +160,19 @@ cdef class Channel:
     def get(self, Queue queue, bint no_ack, again=None):
         """basic.get: writes get-ok and the message; False when nothing is ready, None when the message is not in memory:
         `again` is called when it is."""
-        cdef int64_t index = next_message(self.connection.engine, queue, again)
+        cdef bint grouped = isinstance(queue.kind, Groups)
+        cdef int64_t index = (next_of_group(self.connection.engine, queue, self, again, True) if grouped
+                              else next_message(self.connection.engine, queue, again))
         cdef Queue level = queue.head()
+        cdef uint64_t next = level.next
         cdef Entry* e
         cdef const uint8_t* record
         cdef uint8_t* p
         cdef uint32_t route, size
         self.connection.takes = True
         if index < 0:
+            if grouped:
+                return None if index == LATER else False
             return None if level.ready and level.peek_ready() >= 0 else False
         e = ring_at(&level.main, index)
         record = record_of(e)
@@ -185,6 +191,8 @@ cdef class Channel:
         p[size + 7] = FRAME_END
         self.write_content(p + size + FRAME_OVERHEAD, record, e.deliveries if queue.counts else -1, 0)
         self.hand_out(None, level, index, no_ack)
+        if grouped:
+            group_taken(queue, index, next, self)
         return True
 
     cdef uint8_t* room_to_deliver(self, uint32_t method_size, const uint8_t* record, size_t more) noexcept:

@@ -39,6 +39,7 @@ from qpidd_py.core.connection cimport Connection
 from qpidd_py.core.deadlines cimport Deadlines
 from qpidd_py.core.departures cimport log_delivered, log_delivered_of, log_dequeues
 from qpidd_py.core.expiry cimport after, look_at
+from qpidd_py.core.kinds cimport came, taken_over
 from qpidd_py.core.letters cimport give_up_stuck, is_stuck, move_messages, put, send_letters_of, waits_for_any
 from qpidd_py.core.paging cimport forget_waiters
 from qpidd_py.core.properties cimport Peeked, peek_properties
@@ -292,6 +293,8 @@ cdef class Engine:
                 self.mark_queue(queue)
         if route.limited:
             for queue in route.queues:
+                if queue.kind is not None:
+                    came(self, queue)
                 if queue.limited():
                     enforce(self, queue, True)
                 if queue.watch is not None:
@@ -596,6 +599,8 @@ cdef class Engine:
                 self.mark_queue(queue)
             if queue.watch is not None:
                 note_depth(self, queue)
+            if queue.kind is not None:
+                taken_over(self, queue)
 
     def hold_inherited(self, uint64_t known):
         """What a new primary has taken over of transactions above `known` is handed out when all of that is safe:

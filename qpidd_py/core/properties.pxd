@@ -10,6 +10,7 @@ cdef struct Peeked:
 cdef void peek_properties(const uint8_t* p, size_t n, Peeked* found) noexcept
 cdef bint bad_expiration(const uint8_t* p, size_t n) noexcept
 cdef size_t field_size(const uint8_t* p, size_t n, int depth) noexcept
+cdef bytes header_value(bytes header, bytes name)
 cdef bint addressed(const uint8_t* p, size_t n) noexcept
 cdef bint other_user(const uint8_t* p, size_t n, bytes user) noexcept
 

@@ -4,7 +4,7 @@ whether the header says more than exchange and routing key about where the messa
 
 And whether a consumer can read all of them: a length that does not fit would stop each one that gets the message.
 """
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.string cimport memcmp
 
 from qpidd_py.core.queue cimport UNLIMITED
@@ -183,3 +183,36 @@ cdef bint addressed(const uint8_t* p, size_t n) noexcept:
     if be16(p + 12) & 0x2200:
         bad_properties(p, n, &asks)
     return asks
+
+
+cdef bytes header_value(bytes header, bytes name):
+    """Of a message's headers, in a content header that `bad_header` has not refused: the octets of a text, a number in
+    digits, or else the field with its type; None without it."""
+    cdef const uint8_t* p = <const uint8_t*>PyBytes_AS_STRING(header)
+    cdef uint16_t flags = be16(p + 12)
+    cdef size_t at = 14, end, size, length = PyBytes_GET_SIZE(name)
+    if not flags & 0x2000:
+        return None
+    for bit in (0x8000, 0x4000):
+        if flags & bit:
+            at += 1 + <size_t>p[at]
+    end = at + 4 + be32(p + at)
+    at += 4
+    while at < end:
+        size = p[at]
+        if size == length and memcmp(p + at + 1, PyBytes_AS_STRING(name), length) == 0:
+            return text_of(p + at + 1 + size, end - at - 1 - size)
+        at += 1 + size
+        at += field_size(p + at, end - at, 0)
+    return None
+
+
+cdef bytes text_of(const uint8_t* p, size_t n):
+    """Of a field value."""
+    cdef uint8_t kind = p[0]
+    cdef size_t size = field_size(p, n, 0)
+    if kind == b"S" or kind == b"x":
+        return PyBytes_FromStringAndSize(<const char*>p + 5, size - 5)
+    if kind in b"bBsuIilL":
+        return b"%d" % int.from_bytes(p[1:size], "big", signed=kind in b"bsIlL")
+    return PyBytes_FromStringAndSize(<const char*>p, size)

@@ -9,6 +9,7 @@ from libc.stdint cimport uint64_t
 from qpidd_py.core.channel cimport Consumer
 from qpidd_py.core.expiry cimport expire_queue
 from qpidd_py.core.fencing cimport token_stands
+from qpidd_py.core.groups cimport Groups, pump_groups
 from qpidd_py.core.paging cimport at_hand
 from qpidd_py.core.returns cimport spent
 
@@ -24,6 +25,8 @@ cdef int pump(Engine engine, Queue queue, bint now=False) except -1:
     if queue.returning:
         return 0
     if queue.ranked:
+        if isinstance(queue.kind, Groups):
+            return pump_groups(engine, queue, now)
         return pump_single(engine, queue, now) if queue.single else pump_ranked(engine, queue, now)
     while idle < n:
         if asked % n == 0:

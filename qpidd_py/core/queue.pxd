@@ -28,6 +28,8 @@ cdef class Queue:
     cdef public bint rejects                # a full queue refuses the newest instead of dropping the oldest
     cdef public bint refused_die            # what it refuses goes to the dead letters
     cdef public object watch                # a Watch (see watch.pyx), or None
+    cdef public object kind                 # LastValues or Groups (see kinds.pyx), or None
+    cdef public object shares               # of its levels (see shares.pyx), or None
     cdef public object dead_letter          # None, or where a message goes that is not consumed (see letters.pyx)
     cdef readonly list levels               # one queue for each priority, lowest first; None without priorities
     cdef Queue parent                       # of a level
@@ -72,7 +74,8 @@ cdef class Queue:
     cdef Queue tail(self)
     cdef inline bint limited(self) noexcept:
         """Whether a message that comes has more to do than to take its place."""
-        return self.max_count != UNLIMITED or self.max_bytes != UNLIMITED or self.watch is not None
+        return (self.max_count != UNLIMITED or self.max_bytes != UNLIMITED or self.watch is not None
+                or self.kind is not None)
     cdef inline bint over(self, uint64_t count, uint64_t octets) noexcept:
         """Beyond its limits with that much more?"""
         return self.ready + count > self.max_count or self.ready_bytes + octets > self.max_bytes

@@ -1,7 +1,10 @@
 from collections.abc import Callable
 
+from qpidd_py.core.groups import Groups
 from qpidd_py.core.routes import Route
 from qpidd_py.core.runs import IdRuns
+from qpidd_py.core.shares import Shares
+from qpidd_py.core.values import LastValues
 from qpidd_py.core.watch import Watch
 
 NO_LIMIT: int
@@ -26,6 +29,8 @@ class Queue:
     rejects: bool
     refused_die: bool
     watch: Watch | None
+    kind: LastValues | Groups | None
+    shares: Shares | None
     single: bool
     fenced: bool
     counts: bool

@@ -29,6 +29,7 @@ from qpidd_py.core.ring cimport (
     body_of, content_of, name_entry, priority_of, record_of, ring_after, ring_double, ring_find, ring_free, ring_full,
     ring_merge, ring_trim)
 from qpidd_py.core.runs cimport IdRuns
+from qpidd_py.core.shares cimport fair_head
 from qpidd_py.core.wire cimport le64
 
 from qpidd_py.errors import InvariantError, LinkError
@@ -88,6 +89,8 @@ cdef class Queue:
         """Where the next message to hand out lies: self, or the highest level that has one."""
         cdef Py_ssize_t i
         if self.levels is not None and self.ready:
+            if self.shares is not None:
+                return fair_head(self)
             for i in range(len(self.levels) - 1, -1, -1):
                 if (<Queue>self.levels[i]).ready:
                     return <Queue>self.levels[i]

@@ -9,6 +9,7 @@ from libc.stdint cimport int64_t
 from qpidd_py.core.channel cimport forget_slot, outstanding_slot
 from qpidd_py.core.engine cimport Engine
 from qpidd_py.core.expiry cimport look_at
+from qpidd_py.core.kinds cimport settled
 from qpidd_py.core.returns cimport comes_back
 from qpidd_py.core.ring cimport ENTRY_REDELIVERED, ENTRY_SHARED, ring_at
 from qpidd_py.core.slices cimport Slice
@@ -74,6 +75,8 @@ cdef int settle_one(Channel channel, uint64_t tag, int action) except -1:
             engine.dequeue(queue, index)
             if confirms and engine.confirms.acknowledge(u.id):
                 engine.want_turn()
+        if queue.kind is not None:
+            settled(engine, queue, u.id, action == REQUEUE)
     if u.consumer != NULL:
         consumer = <Consumer>u.consumer
         consumer.unacked -= 1
@@ -105,6 +108,8 @@ cdef int settle_sent(Channel channel, uint64_t sent) except -1:
             if not queue.deleted:
                 queue.dequeue(queue.locate(u.id, u.index))
                 engine.touch(queue, False)
+                if queue.kind is not None:
+                    settled(engine, queue, u.id, False)
             channel.auto_count -= 1
             forget_slot(u)
         channel.auto_head += 1

@@ -14,10 +14,9 @@ REFUSED: dict[str, Any] = {
     "x-delivery-limit": 3,  # of a queue that is not of type quorum
     "x-dead-letter-strategy": "at-least-once",
     "qpid.policy_type": "flow_to_disk",
-    "qpid.last_value_queue_key": "key",
-    "qpid.last_value_queue": 1,
     "qpid.LVQ_key": "key",
-    "qpid.priorities": 10,
+    "qpid.group_header_key": "group",  # without `qpid.shared_msg_group`
+    "qpid.fairshare": 10,  # without `qpid.priorities`
 }
 
 

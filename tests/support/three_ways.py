@@ -120,9 +120,9 @@ class Site:
         assert isinstance(self._brokers, Members)
         return self._brokers.ask(name, request)
 
-    def ask_primary(self, request: str) -> Any:
+    def ask_primary(self, request: str, **arguments: Any) -> Any:
         with ManagementSocket(Target("127.0.0.1", self.port), Deadline(TIME)) as connection:
-            return connection.request(request, {})
+            return connection.request(request, arguments)
 
     def _of(self, name: str) -> BrokerProcess:
         assert isinstance(self._brokers, Members)
