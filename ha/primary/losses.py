@@ -136,6 +136,7 @@ class Losses:
         lost = [peer for peer in self._lost.values() if self._needed[peer.id] <= self._judged]
         if not lost or survey is None:
             return
+        self._note_spent(lost, survey)
         patience = self._local.safety.patience(survey, [peer.member for peer in lost], self._local.persisted.in_sync)
         gone = [peer for peer in lost if self._is_gone(peer, survey, patience)]
         if gone and self._local.may_shrink(peer.id for peer in gone):
@@ -149,14 +150,19 @@ class Losses:
         if not self._stopped and self._lost and not self._rounds:
             self._look()
 
+    def _note_spent(self, lost: list[Peer], survey: Survey) -> None:
+        """Those that say that they are not whole, and those that have ended without a journal, have nothing of what we
+        cannot read."""
+        for peer in lost:
+            view, refused = survey.of_member(peer.member), survey.outcome(peer.member) is Outcome.REFUSED
+            if (refused and not self._local.keeps) or (view is not None and not view.whole):
+                self._local.spent.add(peer.id)
+
     def _is_gone(self, peer: Peer, survey: Survey, patience: float) -> bool:
         away = self._local.env.now() - peer.lost_at
-        view, refused = survey.of_member(peer.member), survey.outcome(peer.member) is Outcome.REFUSED
-        if (refused and not self._local.keeps) or (view is not None and not view.whole):
-            self._local.spent.add(peer.id)
-        if refused:
+        if survey.outcome(peer.member) is Outcome.REFUSED:
             return True
-        if view is not None:
+        if (view := survey.of_member(peer.member)) is not None:
             # It lives: give it time to reconnect, unless its memory is empty or it was dropped.
             late = peer.dropped or not view.whole or away > self._local.settings.dead_after
             return late and away >= patience

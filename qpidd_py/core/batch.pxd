@@ -47,7 +47,6 @@ cdef class Pool:
     cdef void keep_input(self, uint8_t* p, size_t capacity) noexcept
     cdef void* youngest                     # the segments in memory, linked; those that were read back for a
     cdef void* oldest                       # consumer are the oldest
-    cdef public object read                 # read(place, buffer): what the page file has there
     cdef object paging                      # a weak reference to the Paging, if there is one
     cdef list vacant                        # places of the page file that are not needed any more
     cdef readonly size_t paged              # octets of records that are in the page file only

@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from typing import Any
 
 from typing_extensions import Buffer
@@ -7,7 +6,6 @@ HEADER_SIZE: int
 OPERATIONS: dict[int, str]
 
 class Pool:
-    read: Callable[..., Any] | None
     segment_size: int
     allocated: int
     keep: int

@@ -266,7 +266,7 @@ cdef class Segment:
         page.segment = self
         page.begin_read()
         try:
-            self.pool.read(page.place, page)
+            self.pool.paging().read(page.place, page)
         except OSError as error:
             self.spoil()
             raise PageError(f"the page file cannot be read: {error}") from error

@@ -9,6 +9,7 @@ cdef class Paging:
     cdef Engine engine
     cdef Pool pool
     cdef dict loading                       # address of a segment that is wanted -> its Page, which refers to it
+    cdef readonly object read               # read(place, buffer): what the page file has there
     cdef object wanted                      # pages that are not being read yet, oldest first
     cdef public object on_wanted            # called when there are any
     cdef list stuck                         # what waits for a segment that cannot be read, see `look_again`

@@ -11,6 +11,7 @@ def ready_soon(queue: Queue, call: Callable[[], None]) -> bool: ...
 
 class Paging:
     on_wanted: Callable[[], None] | None
+    read: Callable[[tuple[int, ...], Buffer], None]
     ahead: int
     waits: int
     def __init__(self, engine: Engine, read: Callable[[tuple[int, ...], Buffer], None]) -> None: ...

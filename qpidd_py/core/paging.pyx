@@ -55,7 +55,7 @@ cdef class Paging:
     def __cinit__(self, Engine engine, read):
         self.engine = engine
         self.pool = engine.pool
-        self.pool.read = read
+        self.read = read
         self.pool.paging = weakref.ref(self)
         self.loading = {}
         self.wanted = deque()

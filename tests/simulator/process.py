@@ -24,7 +24,6 @@ from ha.shell.recovering import Recovering
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.core import Engine
-from qpidd_py.core.batch import Pool
 from qpidd_py.doorman import Hooks
 from qpidd_py.errors import ConfigError, PageError
 from qpidd_py.store.progress import Step
@@ -117,7 +116,6 @@ class BrokerProcess(Ports):
         self.original: BrokerProcess | None = None
         """Whose data directory was copied here."""
         self._waiting: list[tuple[object, int, Call]] = []
-        self._pools: list[Pool] = []
         self._ends: list[End] = []
         self._unanswered: dict[int, Callable[[], None]] = {}
         self.new_machine()
@@ -176,7 +174,6 @@ class BrokerProcess(Ports):
         self.scheduler.log(self.name, f"starts, life {self.life}, {self.state.id} at epoch {self.state.epoch}")
         self.simulation.history.loaded(self.state)
         self.engine = self._engine(**self.simulation.scenario.option("segments", {}))
-        self._pools.append(self.engine.pool)
         if units := self.simulation.scenario.option("looks", 0):
             self.engine.slice.look, self.engine.slice.most = units, 1
         read = self.simulation.scenario.option("pages", None)
@@ -262,13 +259,10 @@ class BrokerProcess(Ports):
             self.simulation.faults.moment("letter", self)
 
     def forget(self) -> None:
-        """The simulation is over.  The messages of an engine hold its pool, which Python's collector does not see, and
-        a pool that reads pages holds its engine."""
+        """The simulation is over."""
         self.alive = False
         self.died()
         self._waiting.clear()
-        for pool in self._pools:
-            pool.read = None
 
     def _schedule(self) -> None:
         if self.reactor.reading:

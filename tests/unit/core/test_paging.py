@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import TYPE_CHECKING
 
 import psutil
@@ -20,6 +22,17 @@ SEGMENT = 8192
 BODY = 1000
 EACH = 7
 """Messages of `BODY` octets in a segment."""
+
+
+def test_an_engine_whose_messages_are_paged_goes_when_nobody_has_it() -> None:
+    """Its messages hold their segments, which Python's collector does not see, and those their pool."""
+    broker = Broker()
+    broker.pages.everything()
+    assert broker.engine.pool.paged
+    gone = weakref.ref(broker.pages)
+    del broker
+    gc.collect()
+    assert gone() is None
 
 
 class Broker:
