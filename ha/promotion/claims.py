@@ -40,6 +40,7 @@ class Claim:
     brokers: tuple[str, ...] = ()
     """The list of the first set: that of the base, and the claimant if the base removes it (R0)."""
 
+
 @dataclass(frozen=True)
 class ClaimRequest:
     """The second step on the wire."""

@@ -153,7 +153,9 @@ MUTANTS: Mapping[str, Mutant] = {
     "trust-former-acks": Mutant(votes.trust_former_acks, "quorum", seed=75),
     "wait-for-one": Mutant(votes.wait_for_one),
     "count-while-linked": Mutant(votes.count_while_linked),
-    "lost-link-counts": Mutant(liveness.lost_link_counts, "registry", ("registry", "reset", "another registry"), seed=6),
+    "lost-link-counts": Mutant(
+        liveness.lost_link_counts, "registry", ("registry", "reset", "another registry"), seed=6
+    ),
     "configuration-kept": Mutant(votes.configuration_kept, "quorum"),
     "slices-skipped": Mutant(votes.slices_skipped, "quorum"),
 }

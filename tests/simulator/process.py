@@ -18,8 +18,8 @@ from ha.model.settings import NodeSettings
 from ha.model.state_file import NAME as STATE_FILE
 from ha.model.state_file import StateFile, StateFileError, newest
 from ha.model.twins import with_new_identity
-from ha.plugin import VHostConfiguration
 from ha.shell.cluster_hooks import ClusterHooks
+from ha.shell.configuration import VHostConfiguration
 from ha.shell.recovering import Recovering
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.client_connection import ClientConnection

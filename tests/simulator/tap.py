@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from ha.plugin import started
 from ha.shell.events import row
+from ha.shell.told import started
 from qpidd_py.amqp.client import ContentReceived, MethodReceived
 from tests.simulator import amqp
 from tests.simulator.checks import contents, name_of

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ha.model.settings import HaSettings
-from ha.plugin import node_settings
+from ha.shell.from_options import node_settings
 from qpidd_py import config
 from qpidd_py.config import (
     Address,

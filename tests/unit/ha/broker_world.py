@@ -7,8 +7,8 @@ from typing import Any
 import pamqp.commands as commands
 
 from ha.node import Node
-from ha.plugin import VHostConfiguration
 from ha.shell.cluster_hooks import ClusterHooks
+from ha.shell.configuration import VHostConfiguration
 from qpidd_py.broker.broker import Broker
 from qpidd_py.core import Engine
 from tests.unit.broker.peer import Peer

@@ -16,8 +16,8 @@ from ha.model.membership import HaState, InSync, Member
 from ha.model.operations import Membership
 from ha.model.state_file import NAME as STATE_FILE
 from ha.model.status import EXPECTATIONS, TRANSITIONS, State, check_transition
-from ha.plugin import load_state, needed_directory, own_address
 from ha.shell.events import EventLog
+from ha.shell.identity import load_state, needed_directory, own_address
 from qpidd_py.broker.snapshot import decode_snapshot, encode_snapshot
 from qpidd_py.config import Address
 from qpidd_py.errors import ConfigError, InvariantError, LinkError

@@ -14,11 +14,11 @@ import pytest
 from ha.model.environment import Exchanged
 from ha.model.membership import HaState, InSync, Member
 from ha.model.settings import HaSettings
-from ha.plugin import registry_store
 from ha.registry.file import FileRegistry
 from ha.registry.living import Living
 from ha.registry.pacemaker import PacemakerRegistry
 from ha.registry.worker import RegistryError, RegistryWorker, Store
+from ha.shell.from_options import registry_store
 from qpidd_py.errors import ConfigError
 from tests.support.wait import wait_for
 

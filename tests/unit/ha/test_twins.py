@@ -16,10 +16,10 @@ from ha.model.settings import HaSettings
 from ha.model.status import State
 from ha.model.twins import SAY_AGAIN, Sightings, with_new_identity
 from ha.model.view import Survey, View
-from ha.plugin import load_state
 from ha.primary.meetings import Meetings
 from ha.promotion.claims import Claim, decide_claims
 from ha.promotion.promotion import Refuse, decide
+from ha.shell.identity import load_state
 from qpidd_py.config import Address
 from qpidd_py.errors import ConfigError
 from tests.unit.ha.test_ha_cluster import filled
