@@ -13,6 +13,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+from pika.exceptions import ConnectionWrongStateError
+
 from client_lib.core.monitor import Monitor
 from client_lib.core.steps import answer, refuse
 from client_lib.errors import MessagingError
@@ -89,6 +91,8 @@ class Commands:
 
         try:
             command.run(channel, done)
+        except ConnectionWrongStateError:
+            """The connection is gone, and the session will hear of it: then the command waits for the next one."""
         except Exception as error:  # the arguments were wrong: an error for the caller
             self._drop(command)
             refuse(command.future, error)

@@ -4,6 +4,8 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
+from pika.exceptions import ConnectionWrongStateError
+
 from client_lib.core.commands import Commands
 from client_lib.core.ledger import Disposition, Settle
 from client_lib.core.writing import Writing
@@ -50,3 +52,20 @@ def test_a_decision_is_sent_before_the_command_that_follows_it():
     commands.add(first, "first")
     writing.flush(channel, transport, lambda: True)
     assert sent == ["first", "reject 3", "second"]
+
+
+def test_a_command_for_which_the_connection_is_gone_runs_on_the_next():
+    """The connection has ended, and its channels are told one after the other."""
+    commands, ran = Commands(threading.Condition()), []
+
+    def ask(channel, done):
+        ran.append(channel)
+        if channel == "gone":
+            raise ConnectionWrongStateError("the connection is not open")
+        done("answer")
+
+    future = commands.add(ask, "a question")
+    commands.start("gone", lambda: None)
+    assert not future.done() and commands.connection_lost(None) == []
+    commands.start("next", lambda: None)
+    assert future.result(0) == "answer" and ran == ["gone", "next"]
