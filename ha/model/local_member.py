@@ -185,7 +185,7 @@ class LocalMember:
 
     def _durable(self, position: int) -> int:
         """As in `View`."""
-        durable, continues = self.journal.position, self.journal.complete
+        durable, continues = self.journal.position, self.journal.complete and not self.hole
         return durable if continues and epoch_of(durable) == epoch_of(position) else 0
 
     def retune(self, settings: NodeSettings) -> None:

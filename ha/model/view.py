@@ -65,7 +65,7 @@ class View:
     @property
     def brought_back(self) -> bool:
         """Its journal has brought back everything up to its position, and it follows no primary yet."""
-        return self.state is State.JOINING and 0 < self.position == self.durable
+        return self.state is State.JOINING and 0 < self.position <= self.durable
 
     @property
     def member(self) -> Member:

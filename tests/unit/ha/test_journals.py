@@ -147,7 +147,9 @@ def test_a_view_says_what_is_on_disk(durable: int, complete: bool, expected: int
     local.journal = SimpleNamespace(position=durable, complete=complete)
     role: Any = SimpleNamespace(position=make(1, 9), primary_address="", doubt=False, stood=False, isolation="")
     assert local.view(role).stored == expected
-    local.journal.position = make(0, 50)
+    local.hole = "a page cannot be read"
+    assert local.view(role).durable == 0, "it has not all of what the log brought"
+    local.hole, local.journal.position = "", make(0, 50)
     assert local.view(role).stored == 0, "of another epoch, perhaps of another log"
 
 
