@@ -28,12 +28,13 @@ from typing import Any, Final, Protocol
 
 from ha.backup.salvager import Known, Salvager
 from ha.backup.staging import Call, Mode, Staging
-from ha.model.difference import Lineage, foreign_epochs, lineage_from_json, normalise, of_epochs, subtract
+from ha.model.difference import Lineage, foreign_epochs, lineage_from_json, normalise, of_epochs, shared, subtract
 from ha.model.environment import Json, Link, StateNotStored
 from ha.model.local_member import LocalMember
 from ha.model.membership import InSync, Member
 from ha.model.position import epoch_of
 from ha.model.protocol import (
+    KEYS,
     VERSION,
     Kind,
     decode_drop,
@@ -283,7 +284,13 @@ class Joining:
                 held = encode_ids(subtract(ids, of_epochs(ids, foreign)))
             if held:
                 self.send(Kind.HELD, encode_held(queue.number, uid, held))
+            if queue.window is not None and (known := self._known_keys()):
+                self.send(Kind.HELD, encode_held(KEYS + queue.number, uid, encode_ids([(1, known)])))
         self.control("held-end")
+
+    def _known_keys(self) -> int:
+        """The keys of messages up to here are those that the primary had remembered, too; 0 when that is not known."""
+        return shared(self._local.lineage, self._lineage, self._position) if self._local.whole else 0
 
     # ---- syncing --------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ha.model.position import SEQUENCE_MASK, make
+from ha.model.position import SEQUENCE_MASK, epoch_of, make
 from qpidd_py.errors import LinkError
 
 Ranges = list[tuple[int, int]]
@@ -145,6 +145,18 @@ def _outside(epoch: int, mine: Lineage, primary: Lineage, news: Lineage) -> Outs
     low = make(epoch, 0) if foreign else max(make(epoch, 0), limit + 1)
     high = make(epoch, SEQUENCE_MASK)
     return Outside(epoch, low, high, foreign, limit == 0) if low <= high else None
+
+
+def shared(mine: Lineage, primary: Lineage, position: int) -> int:
+    """Up to where our log was that of the primary, given that we held all of ours up to `position`; 0 if not known.
+
+    An epoch with one leader was written once: who holds a part of it has what the leader had before it, too."""
+    for epoch in sorted((e for e in mine if e <= epoch_of(position)), reverse=True):
+        if _leader(primary, epoch) == mine[epoch].leader:
+            ours = [origin.base for later, origin in mine.items() if epoch < later <= epoch_of(position)]
+            theirs = [origin.base for later, origin in primary.items() if later > epoch]
+            return min([position, *ours, *theirs])
+    return 0
 
 
 def _leader(lineage: Lineage, epoch: int) -> str:

@@ -84,6 +84,10 @@ def decode_control(body: bytes) -> tuple[str, dict[str, Any]]:
     return value.pop("op"), value
 
 
+KEYS: Final = 1 << 31
+"""Added to the number of a queue that remembers keys, in a HELD frame: the messages whose keys the backup knows."""
+
+
 def encode_held(number: int, uid: int, ids: bytes) -> bytes:
     return _HELD.pack(number, uid) + ids
 

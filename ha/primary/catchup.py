@@ -15,7 +15,7 @@ from typing import Final
 
 from ha.model.difference import count
 from ha.model.environment import Configuration, Link
-from ha.model.protocol import Kind, encode_drop, encode_merge
+from ha.model.protocol import KEYS, Kind, encode_drop, encode_merge
 from qpidd_py.core import Catchup, Queue, decode_ids
 
 WINDOW: Final = 4
@@ -113,7 +113,9 @@ class Plan:
             return 0
         self._merge = False
         held = self._held.pop((queue.number, uid), b"")
-        self._work, self._work_held = Catchup(queue, held, self.cut, self._again), _count_of(held)
+        known = decode_ids(self._held.pop((KEYS + queue.number, uid), b""))
+        after = known[-1][1] if known else 0
+        self._work, self._work_held = Catchup(queue, held, self.cut, self._again, after), _count_of(held)
         drops = self._work.drops()
         if not drops:
             return 0

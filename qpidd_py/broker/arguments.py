@@ -30,9 +30,14 @@ QUEUE_TYPE: Final = "x-queue-type"
 CONSUMER_TIMEOUT: Final = "x-consumer-timeout"  # milliseconds for which a client may keep a delivery
 DELIVERY_LIMIT: Final = "x-delivery-limit"  # times that a message comes back; -1: no limit
 QUEUE_MODE: Final = "x-queue-mode"
+DEDUPLICATION: Final = "x-message-deduplication"  # see deduplication.py
+DEDUPLICATION_WINDOW: Final = "x-deduplication-window"  # keys that are remembered
+DEDUPLICATION_TIME: Final = "x-deduplication-time"  # milliseconds for which they are
+DEDUPLICATION_KEY: Final = "x-deduplication-key"  # the header that has the key, instead of the property message_id
 MATCH: Final = "x-match"  # of bindings
 HASH_HEADER: Final = "hash-header"  # of exchanges
 HASH_PROPERTY: Final = "hash-property"
+MOST_KEYS: Final = 100_000_000
 
 
 def _natural(value: Any) -> str:
@@ -53,12 +58,20 @@ def _priority(value: Any) -> str:
     return _natural(value) or ("" if value <= 255 else "is above 255")
 
 
+def _keys(value: Any) -> str:
+    return _positive(value) or ("" if value <= MOST_KEYS else f"is above {MOST_KEYS}")
+
+
 def _text(value: Any) -> str:
     return "" if isinstance(value, str) else "is not a string"
 
 
 def _name(value: Any) -> str:
     return _text(value) or ("" if len(value.encode()) <= SHORTSTR_MAX else f"is longer than {SHORTSTR_MAX} octets")
+
+
+def _header(value: Any) -> str:
+    return _name(value) or ("" if value else "is empty")
 
 
 def _flag(value: Any) -> str:
@@ -89,6 +102,10 @@ _KNOWN: Final[dict[str, Callable[[Any], str]]] = {
     DELIVERY_LIMIT: _returns,
     CONSUMER_TIMEOUT: _positive,
     QUEUE_MODE: _one_of("default", "lazy"),
+    DEDUPLICATION: _flag,
+    DEDUPLICATION_WINDOW: _keys,
+    DEDUPLICATION_TIME: _positive,
+    DEDUPLICATION_KEY: _header,
     REPLICATE: _one_of(*LEVELS),
 }
 _CHECKS: Final = {
@@ -102,6 +119,14 @@ _REFUSED: Final[dict[str, Callable[[Any], bool]]] = {
     QUEUE_TYPE: lambda value: bool(value == "stream"),
     "x-dead-letter-strategy": lambda value: bool(value != "at-most-once"),
 }
+_NEEDS: Final = {
+    DEAD_LETTER_KEY: DEAD_LETTER_EXCHANGE,
+    FENCING_TOKEN: SINGLE_CONSUMER,
+    DEDUPLICATION_WINDOW: DEDUPLICATION,
+    DEDUPLICATION_TIME: DEDUPLICATION,
+    DEDUPLICATION_KEY: DEDUPLICATION,
+}
+"""Arguments that mean nothing without another one."""
 
 
 def check_known(arguments: Mapping[str, Any], what: str) -> None:
@@ -116,12 +141,10 @@ def _known(name: str) -> bool:
 def check_queue_arguments(arguments: Mapping[str, Any], what: str) -> None:
     """Raises 406 for a wrong type and for what is not implemented.  `what` names the queue in the text."""
     check_known(arguments, what)
-    if DEAD_LETTER_KEY in arguments and DEAD_LETTER_EXCHANGE not in arguments:
-        text = f"invalid arg '{DEAD_LETTER_KEY}' for {what}: there is no '{DEAD_LETTER_EXCHANGE}'"
-        raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
-    if arguments.get(FENCING_TOKEN) and not arguments.get(SINGLE_CONSUMER):
-        text = f"invalid arg '{FENCING_TOKEN}' for {what}: there is no '{SINGLE_CONSUMER}'"
-        raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
+    for name, needed in _NEEDS.items():
+        if arguments.get(name, False) is not False and arguments.get(needed, False) is False:
+            text = f"invalid arg '{name}' for {what}: there is no '{needed}'"
+            raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
     if (found := qpid_arguments.conflict(arguments)) is not None:
         text = f"invalid arg '{found[0]}' for {what}: {found[1]}"
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
@@ -153,6 +176,9 @@ def check_type(arguments: Mapping[str, Any], level: str, what: str, **flags: boo
 def check_exchange_arguments(arguments: Mapping[str, Any], what: str) -> None:
     """As `check_queue_arguments`."""
     _check(arguments, what, REPLICATE, ALTERNATE, HASH_HEADER, HASH_PROPERTY)
+    if arguments.get(DEDUPLICATION, False) is not False:
+        text = f"arg '{DEDUPLICATION}' for {what} is not implemented; use it for the queues"
+        raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
     if HASH_HEADER in arguments and HASH_PROPERTY in arguments:
         text = f"invalid arg '{HASH_PROPERTY}' for {what}: there is '{HASH_HEADER}', too"
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)

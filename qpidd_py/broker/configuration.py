@@ -72,7 +72,7 @@ class Configuration:
         """`operation` as of "queue.declare"; `position` 0 makes it local."""
         arguments = operation["arguments"]
         core = self._engine.create_queue(number, operation["name"], position > 0 and arguments[REPLICATE] == "all")
-        limit(core, arguments)
+        limit(core, arguments, str(operation.get("secret", "")))
         queue = DeclaredQueue(core, operation["durable"], operation["exclusive"], operation["auto_delete"], arguments)
         queue.position = position
         self._records.put(position, payload)
@@ -350,8 +350,10 @@ def queue_operation(
     auto_delete: bool,
     arguments: Mapping[str, Any],
     user: str = "",
+    secret: str = "",
 ) -> Operation:
-    """The operation "queue.declare"; `arguments` hold the effective level, `user` has declared it."""
+    """The operation "queue.declare"; `arguments` hold the effective level, `user` has declared it; `secret`: of one
+    that remembers keys (`deduplication.py`)."""
     return {
         "op": "queue.declare",
         "name": name,
@@ -361,6 +363,7 @@ def queue_operation(
         "auto_delete": auto_delete,
         "arguments": arguments,
         "user": user,
+        **({"secret": secret} if secret else {}),
     }
 
 

@@ -22,6 +22,7 @@ from qpidd_py.broker.arguments import (
     SINGLE_CONSUMER,
     compared,
 )
+from qpidd_py.broker.deduplication import window_of
 from qpidd_py.broker.qpid_arguments import BROWSE_ONLY, SELF_DESTRUCT, canonical, shape
 from qpidd_py.core.queue import NO_LIMIT, Queue
 
@@ -40,9 +41,11 @@ def quarters(seconds: float) -> int:
     return min(-int(-seconds * QUARTERS // 1), 365 * 86400 * QUARTERS)
 
 
-def limit(core: Queue, arguments: Mapping[str, Any]) -> None:
-    """Sets limits, priorities and time to live of a new queue; on a backup too, since it may be promoted."""
+def limit(core: Queue, arguments: Mapping[str, Any], secret: str = "") -> None:
+    """Sets limits, priorities and time to live of a new queue; on a backup too, since it may be promoted.  `secret`: of
+    its declaration."""
     arguments = canonical(arguments)
+    core.window = window_of(arguments, secret)
     if MAX_LENGTH in arguments:
         core.max_count = arguments[MAX_LENGTH]
     if MAX_BYTES in arguments:

@@ -12,12 +12,14 @@ objects that are not replicated; replicated objects follow the log, and nothing 
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from secrets import token_hex
 from typing import Any, Final
 
 from qpidd_py.amqp.fields import encode_table
 from qpidd_py.broker.access import check_free, check_ours, check_source, find_exchange, refuse
 from qpidd_py.broker.arguments import (
     ALTERNATE,
+    DEDUPLICATION,
     QUEUE_TYPE,
     REPLICATE,
     check_exchange_arguments,
@@ -37,6 +39,7 @@ from qpidd_py.broker.configuration import (
     queue_operation,
 )
 from qpidd_py.broker.debris import TICK
+from qpidd_py.broker.deduplication import SECRET_SIZE
 from qpidd_py.broker.depths import Depths
 from qpidd_py.broker.endings import Endings
 from qpidd_py.broker.exchange import EXCHANGE_TYPES, FAILOVER, Binding, Exchange, binding_key
@@ -150,7 +153,9 @@ class VHost:
         user = str(getattr(connection, "user", ""))
         check_queues(self.limits, name, user, len(self.queues), self.configuration.queues_of)
         self.endings.go_on(2)
-        operation = queue_operation(name, 0, durable, exclusive, auto_delete, {**arguments, REPLICATE: level}, user)
+        secret = token_hex(SECRET_SIZE) if arguments.get(DEDUPLICATION) else ""
+        kept = {**arguments, REPLICATE: level}
+        operation = queue_operation(name, 0, durable, exclusive, auto_delete, kept, user, secret)
         queue = self._new_queue(operation, level)
         if exclusive:
             self._own(queue, connection)

@@ -5,7 +5,9 @@ from libc.stdint cimport uint64_t
 from libc.stdlib cimport free
 
 from qpidd_py.core.batch cimport (
-    OP_CONFIG, OP_DELIVERED, OP_DEQUEUE, OP_ENQUEUE, OP_MARK, OP_RETURNED, RECORD_HEADER, Batch, Segment, check_record)
+    OP_CONFIG, OP_DELIVERED, OP_DEQUEUE, OP_ENQUEUE, OP_MARK, OP_REMEMBERED, OP_RETURNED, RECORD_HEADER, Batch, Segment,
+    check_record)
+from qpidd_py.core.duplicates cimport apply_seen, remember
 from qpidd_py.core.ranges cimport Ranges, ranges_decode
 from qpidd_py.core.returns cimport apply_counts
 from qpidd_py.core.ring cimport ENTRY_SHARED, ring_at
@@ -47,6 +49,8 @@ cdef Batch apply_records(Engine engine, const uint8_t* source, size_t n, size_t 
             p = segment.data + base + at
             if p[4] == OP_ENQUEUE:
                 apply_enqueue(engine, segment, p, side)
+            elif p[4] == OP_REMEMBERED:
+                apply_seen(find_queue(engine, le32(p + RECORD_HEADER)), p)
             elif side and p[4] != OP_DELIVERED and p[4] != OP_RETURNED:
                 raise LinkError(f"operation {p[4]} in a slice")
             elif p[4] == OP_DEQUEUE:
@@ -81,7 +85,10 @@ cdef int apply_enqueue(Engine engine, Segment segment, const uint8_t* p, bint si
     cdef uint8_t flags = ENTRY_SHARED if queues > 1 else 0
     cdef Queue queue
     for i in range(queues):
-        queue = find_queue(engine, le32(p + RECORD_HEADER + 4 * i)).level_for(p)
+        queue = find_queue(engine, le32(p + RECORD_HEADER + 4 * i))
+        if queue.window is not None and not side:
+            remember(queue, p)
+        queue = queue.level_for(p)
         if side:
             queue.push_side(segment, offset, size, id, flags)
         elif queue.main.tail > queue.main.head and ring_at(&queue.main, queue.main.tail - 1).id >= id:

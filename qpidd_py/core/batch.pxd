@@ -21,6 +21,7 @@ cdef enum:                      # operations
     OP_DELIVERED = 5
     OP_MARK = 6
     OP_RETURNED = 7
+    OP_REMEMBERED = 8           # of a difference only, see duplicates.pyx
 
 cdef enum:
     RECORD_HEADER = 16          # size u32, operation u8, flags u8, queues u16, position u64

@@ -60,7 +60,7 @@ cdef size_t SPARSE = 8                  # segments whose memory a sweep must win
 HEADER_SIZE = LINK_HEADER
 OPERATIONS = {OP_ENQUEUE: "enqueue", OP_DEQUEUE: "dequeue", OP_CONFIG: "config",
               OP_MEMBERSHIP: "membership", OP_DELIVERED: "delivered", OP_MARK: "mark",
-              OP_RETURNED: "returned"}
+              OP_RETURNED: "returned", OP_REMEMBERED: "remembered"}
 
 
 def crc32c(bytes data, uint32_t crc=0):
@@ -471,6 +471,8 @@ cdef int check_record(const uint8_t* p, size_t left) noexcept:
         return size >= RECORD_HEADER + 8 and size - RECORD_HEADER - 8 == 16 * <size_t>le32(p + RECORD_HEADER + 4)
     if p[4] == OP_RETURNED:
         return size >= RECORD_HEADER + 8 and size - RECORD_HEADER - 8 == 24 * <size_t>le32(p + RECORD_HEADER + 4)
+    if p[4] == OP_REMEMBERED:
+        return size >= RECORD_HEADER + 16 and size - RECORD_HEADER - 16 == 32 * <size_t>le32(p + RECORD_HEADER + 4)
     if p[4] == OP_DELIVERED:
         return size == RECORD_HEADER + 16
     if p[4] == OP_MARK:
@@ -525,6 +527,11 @@ cdef tuple _record(const uint8_t* p):
     elif p[4] == OP_RETURNED:
         p += RECORD_HEADER
         payload = [(le64(p + 8 + 24 * i), le64(p + 16 + 24 * i), le32(p + 24 + 24 * i), bool(le32(p + 28 + 24 * i)))
+                   for i in range(le32(p + 4))]
+        p -= RECORD_HEADER
+    elif p[4] == OP_REMEMBERED:
+        p += RECORD_HEADER
+        payload = [(le64(p + 32 + 32 * i), PyBytes_FromStringAndSize(<const char*>p + 16 + 32 * i, 16))
                    for i in range(le32(p + 4))]
         p -= RECORD_HEADER
     elif p[4] == OP_DELIVERED:

@@ -9,6 +9,8 @@ cdef class Catchup:
     cdef Queue level
     cdef Ranges held
     cdef uint64_t cut
+    cdef object keys                        # None, or: the keys that the queue remembers are wanted, behind this message
+    cdef uint64_t key                       # the next of them; UNLIMITED: none was sent yet
     cdef uint64_t sent                      # every id up to here has been looked at
     cdef size_t at                          # first range that may still matter
     cdef readonly uint64_t messages         # sent so far

@@ -7,7 +7,14 @@ class Catchup:
     messages: int
     octets: int
     rotten: bool
-    def __init__(self, queue: Queue, held: bytes, cut: int, again: Callable[[], None] | None = None) -> None: ...
+    def __init__(
+        self,
+        queue: Queue,
+        held: bytes,
+        cut: int,
+        again: Callable[[], None] | None = None,
+        keys: int | None = None,
+    ) -> None: ...
     @property
     def left(self) -> int: ...
     def drops(self) -> bytes: ...

@@ -5,6 +5,7 @@ from libc.stdlib cimport free
 from libc.string cimport memcpy
 
 from qpidd_py.core.batch cimport RECORD_HEADER, Segment
+from qpidd_py.core.duplicates cimport write_seen
 from qpidd_py.core.paging cimport paging_of
 from qpidd_py.core.queue cimport UNLIMITED
 from qpidd_py.core.ranges cimport ranges_add, ranges_decode, ranges_encode
@@ -20,14 +21,17 @@ cdef class Catchup:
     """A cursor over one queue of the primary, against the ids that a backup holds.
 
     Looks at the queue anew for each slice, so what is dequeued meanwhile is simply not sent.  Messages newer than `cut`
-    are left out: they travel with the live stream.  `again` is called when what a slice has waited for is in memory."""
+    are left out: they travel with the live stream.  `again` is called when what a slice has waited for is in memory.
+    With `keys` the slices begin with the keys that the queue remembers, those of messages behind that one."""
 
-    def __cinit__(self, Queue queue, bytes held, uint64_t cut, again=None):
+    def __cinit__(self, Queue queue, bytes held, uint64_t cut, again=None, keys=None):
         self.queue = queue
         self.again = again
         self.levels = list(queue.levels or (queue,))
         self.level = self.levels.pop()
         self.cut = cut
+        self.keys = keys if queue.window is not None else None
+        self.key = UNLIMITED
         ranges_decode(&self.held, <const uint8_t*>PyBytes_AS_STRING(held), PyBytes_GET_SIZE(held))
 
     def __dealloc__(self):
@@ -62,6 +66,12 @@ cdef class Catchup:
         """Records of the next missing messages, oldest first, and of counts, also for what the backup holds; about `limit`
         octets; empty when none are left; None when the next one has to be read first: then `again` is called; or when it
         cannot be read (`rotten`): then it is called now and then."""
+        if self.keys is not None:
+            records = write_seen(self.queue, &self.key, self.keys, self.cut, limit)
+            self.octets += len(records)
+            if records:
+                return records
+            self.keys = None
         records = self.slice_level(limit)
         while not records and not self.waits and self.levels:
             self.level = self.levels.pop()

@@ -10,6 +10,7 @@ from libc.string cimport memcpy, memset
 from qpidd_py.core.aside cimport release_channel
 from qpidd_py.core.batch cimport lengths_of, route_of
 from qpidd_py.core.connection cimport DEAD, EXPECT_FRAMES, MAX_OUTPUT, METHOD_STEPS
+from qpidd_py.core.duplicates cimport entering
 from qpidd_py.core.engine cimport Engine
 from qpidd_py.core.fencing cimport token_of
 from qpidd_py.core.groups cimport LATER, Groups, group_taken, next_of_group
@@ -321,7 +322,7 @@ cdef class Channel:
     cdef int publish(self, Publication p, const uint8_t* header, size_t header_size, const uint8_t* body,
                      size_t body_size, bint asks) except -1:
         """`asks`: the header says more about where the message goes (`addressed`)."""
-        cdef uint64_t tag = 0, position
+        cdef uint64_t tag = 0, position, original = 0   # the message of which this one is a duplicate, in some queue
         cdef Route route = p.route
         cdef bytes kept
         cdef Engine engine = self.connection.engine
@@ -360,6 +361,10 @@ cdef class Channel:
         if route.limited:
             if engine.watched:
                 hold_publisher(self.connection, route)
+            if route.windows:
+                route = entering(engine, route, header, header_size, &original)
+                if not route.queues:
+                    return self.confirm_at(tag, original) if tag else 0
             route = admitting(engine, route, <const uint8_t*>PyBytes_AS_STRING(p.method) + p.start, header,
                               header_size, body, body_size)
             if route.refusing and tag:
@@ -370,8 +375,8 @@ cdef class Channel:
         position = engine.enqueue(route, <const uint8_t*>PyBytes_AS_STRING(p.method) + p.start, p.length,
                                   header, header_size, body, body_size)
         if tag:
-            if route.replicated == 0:
-                return self.confirm_at(tag, engine.changed)
+            if route.replicated == 0 or original:
+                return self.confirm_at(tag, max(original, position if route.replicated else engine.changed))
             if engine.confirms.add(self, tag, position, position, False, False):
                 engine.want_turn()
         return 0

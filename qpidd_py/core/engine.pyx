@@ -38,6 +38,7 @@ from qpidd_py.core.compaction cimport compact
 from qpidd_py.core.connection cimport Connection
 from qpidd_py.core.deadlines cimport Deadlines
 from qpidd_py.core.departures cimport log_delivered, log_delivered_of, log_dequeues
+from qpidd_py.core.duplicates cimport remember
 from qpidd_py.core.expiry cimport after, look_at
 from qpidd_py.core.kinds cimport came, taken_over
 from qpidd_py.core.letters cimport give_up_stuck, is_stuck, move_messages, put, send_letters_of, waits_for_any
@@ -295,6 +296,8 @@ cdef class Engine:
             for queue in route.queues:
                 if queue.kind is not None:
                     came(self, queue)
+                if queue.window is not None:
+                    remember(queue, record)
                 if queue.limited():
                     enforce(self, queue, True)
                 if queue.watch is not None:
@@ -592,6 +595,8 @@ cdef class Engine:
         self.changed = self.replicated = self.position      # nothing of what was taken over is known to be safe
         for queue in self.queues.values():
             queue.reset()
+            if queue.window is not None:
+                queue.window.settle()
             queue.look_at = UNLIMITED
             if queue.timed:
                 look_at(self, queue, self.now)
@@ -648,6 +653,8 @@ cdef class Engine:
             else:
                 queue.clear()
                 queue.reset()
+                if queue.window is not None:
+                    queue.window.forget()
 
     # ---------------------------------------------------------------- a backup applies the log
 
@@ -686,7 +693,10 @@ cdef class Engine:
 
     def merge(self, uint32_t number):
         """The difference of one queue is complete."""
-        find_queue(self, number).merge()
+        cdef Queue queue = find_queue(self, number)
+        queue.merge()
+        if queue.window is not None:
+            queue.window.settle()
 
     def set_position(self, uint64_t position):
         """A backup that joins takes over the primary's end of the log (the cut)."""

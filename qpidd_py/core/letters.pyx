@@ -19,6 +19,7 @@ from libc.stdint cimport int64_t
 
 from qpidd_py.core.batch cimport RECORD_HEADER, Segment, lengths_of
 from qpidd_py.core.departures cimport log_delivered_of, log_queue_dequeues
+from qpidd_py.core.duplicates cimport make_room
 from qpidd_py.core.expiry cimport expire_queue
 from qpidd_py.core.paging cimport at_hand
 from qpidd_py.core.pump cimport pump, take_and_drop
@@ -209,6 +210,7 @@ cdef uint64_t put(Engine engine, Route route, bytes exchange, bytes routing_key,
     cdef const uint8_t* b = <const uint8_t*>PyBytes_AS_STRING(body)
     if route.limited:
         route = admitting(engine, route, e, h, len(header), b, len(body))
+        make_room(route)
     if not route.queues:
         return 0
     return engine.enqueue(route, e, len(exrk), h, len(header), b, len(body))

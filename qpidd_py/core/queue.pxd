@@ -5,6 +5,7 @@ from qpidd_py.core.heap cimport Heap, heap_pop
 from qpidd_py.core.ranges cimport Ranges
 from qpidd_py.core.ring cimport Entry, Ring, ring_at
 from qpidd_py.core.runs cimport IdRuns
+from qpidd_py.core.window cimport Window
 
 cdef uint64_t UNLIMITED
 
@@ -30,6 +31,7 @@ cdef class Queue:
     cdef public object watch                # a Watch (see watch.pyx), or None
     cdef public object kind                 # LastValues or Groups (see kinds.pyx), or None
     cdef public object shares               # of its levels (see shares.pyx), or None
+    cdef public Window window               # of the keys that it remembers (see duplicates.pyx); None: it takes all
     cdef public object dead_letter          # None, or where a message goes that is not consumed (see letters.pyx)
     cdef readonly list levels               # one queue for each priority, lowest first; None without priorities
     cdef Queue parent                       # of a level

@@ -6,6 +6,7 @@ from qpidd_py.core.runs import IdRuns
 from qpidd_py.core.shares import Shares
 from qpidd_py.core.values import LastValues
 from qpidd_py.core.watch import Watch
+from qpidd_py.core.window import Window
 
 NO_LIMIT: int
 
@@ -33,6 +34,7 @@ class Queue:
     shares: Shares | None
     single: bool
     fenced: bool
+    window: Window | None
     counts: bool
     most_returns: int
     dead_letter: Callable[[str, _octets, _octets, _octets, _octets], _Letter | None] | None

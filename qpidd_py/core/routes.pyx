@@ -46,8 +46,9 @@ cdef class Route:
         self.via = via
         for q in queues:
             self.replicated += q.replicated
-            self.limited = self.limited or q.limited()
-            self.timed = self.timed or q.ttl != UNLIMITED
+            self.windows = self.windows or q.window is not None
+            self.limited = self.limited or self.windows or q.limited()
+            self.timed = self.timed or q.ttl != UNLIMITED or (q.window is not None and q.window.time != UNLIMITED)
 
 
 cdef class Publication:

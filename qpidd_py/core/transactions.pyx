@@ -12,6 +12,7 @@ from qpidd_py.core.batch cimport RECORD_HEADER
 from qpidd_py.core.channel cimport REQUEUE
 from qpidd_py.core.connection cimport Connection
 from qpidd_py.core.departures cimport log_dequeues
+from qpidd_py.core.duplicates cimport entering
 from qpidd_py.core.engine cimport Engine
 from qpidd_py.core.letters cimport refuses, send_letters
 from qpidd_py.core.properties cimport addressed
@@ -86,6 +87,8 @@ cdef int take_memory(Channel channel, list publishes, list acks, dict counts) ex
     for queue, (count, _) in counts.items():
         octets += 4 * <size_t>count
         queue.room_for(count)
+        if queue.window is not None:
+            queue.window.room_for(count)
         if queue.limited():
             removed[queue] = count
     for tag, action in acks:
@@ -127,6 +130,9 @@ cdef dict admitted(Channel channel, list publishes):
             route = channel.route_by_header(p, header)
             if route is None:
                 return None
+        if route.windows:
+            route = entering(channel.connection.engine, route, <const uint8_t*>PyBytes_AS_STRING(header), len(header),
+                             NULL)
         for queue in route.queues:
             count, octets = counts.get(queue, (0, 0))
             counts[queue] = count + 1, octets + len(body)

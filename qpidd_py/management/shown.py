@@ -39,8 +39,15 @@ def show_queue(queue: DeclaredQueue) -> Json:
         "dequeued": core.dequeued,
         "flow_stopped": core.watch is not None and core.watch.stopped,
         "alert": core.watch is not None and core.watch.alerting,
+        **_show_window(queue),
         "arguments": to_json(queue.arguments),
     }
+
+
+def _show_window(queue: DeclaredQueue) -> Json:
+    """Of a queue that takes no message twice."""
+    window = queue.core.window
+    return {} if window is None else {"remembered": window.count, "duplicates": window.duplicates}
 
 
 def show_exchange(exchange: Exchange) -> Json:

@@ -47,7 +47,7 @@ class Carry:
                 return records
             if not self._queues:
                 return b""
-            self._cursor = Catchup(self._queues.pop(), b"", self._cut, self._go_on)
+            self._cursor = Catchup(self._queues.pop(), b"", self._cut, self._go_on, 0)
 
     def _go_on(self) -> None:
         if self.waits:

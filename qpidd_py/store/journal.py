@@ -39,6 +39,7 @@ from typing import Final
 
 from qpidd_py.broker.configuration import Configuration
 from qpidd_py.core import Batch, Engine, link_frame
+from qpidd_py.core.window import KEY_SIZE
 from qpidd_py.store.carry import BASE_SLICE, Carry, handed_out
 from qpidd_py.store.layout import ENVELOPE_SIZE, HEADER_SIZE, Kind
 from qpidd_py.store.recovery import CARRY, HEAD, TAKEN, Found
@@ -285,7 +286,9 @@ class Journal:
         self._submit(Drop(generation))
 
     def _live(self) -> int:
-        return sum(queue.bytes for queue in self._engine.queues.values() if queue.replicated)
+        found = [queue for queue in self._engine.queues.values() if queue.replicated]
+        keys = sum(queue.window.count for queue in found if queue.window is not None)
+        return sum(queue.bytes for queue in found) + KEY_SIZE * keys
 
     # ---- carries --------------------------------------------------------------------------------------------------
 

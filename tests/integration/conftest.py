@@ -1,11 +1,14 @@
-"""A cluster that several test modules use."""
+"""Clusters that several test modules use, and a client's conversation in three ways."""
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.support import three_ways
 from tests.support.members import Members
+from tests.support.three_ways import WAYS, Client, Site
 
 
 @pytest.fixture
@@ -17,3 +20,37 @@ def members(tmp_path: Path) -> Iterator[Members]:
         yield found
     finally:
         found.close()
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with three_ways.alone(tmp_path_factory.mktemp("alone")) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    members = three_ways.cluster(tmp_path_factory.mktemp("cluster"))
+    try:
+        yield members
+    finally:
+        members.close()
+
+
+@pytest.fixture(params=WAYS)
+def site(request: pytest.FixtureRequest) -> Iterator[Site]:
+    brokers = request.getfixturevalue("alone" if request.param == "alone" else "cluster")
+    site = Site(request.param, brokers).begin()
+    yield site
+    site.end()
+
+
+@pytest.fixture
+def queue(request: pytest.FixtureRequest) -> str:
+    """A name of its own for each test and way."""
+    return str(request.node.name).replace("[", ".").replace("]", "")
+
+
+@pytest.fixture
+def client(site: Site) -> Client:
+    return site.client()

@@ -2,7 +2,6 @@
 
 import struct
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,9 +9,8 @@ from pamqp import commands
 
 from qpidd_py.amqp.codec import make
 from tests.interop.raw import frame, method
-from tests.support import three_ways
 from tests.support.memory import publish_octets
-from tests.support.three_ways import WAYS, Client, Site, declaration
+from tests.support.three_ways import Client, Site, declaration
 from tests.support.wait import wait_for
 
 Basic, Channel, Connection, Exchange, Queue, Tx = (
@@ -23,40 +21,6 @@ Basic, Channel, Connection, Exchange, Queue, Tx = (
     commands.Queue,
     commands.Tx,
 )
-
-
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with three_ways.alone(tmp_path_factory.mktemp("alone")) as broker:
-        yield broker
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    members = three_ways.cluster(tmp_path_factory.mktemp("cluster"))
-    try:
-        yield members
-    finally:
-        members.close()
-
-
-@pytest.fixture(params=WAYS)
-def site(request: pytest.FixtureRequest) -> Iterator[Site]:
-    brokers = request.getfixturevalue("alone" if request.param == "alone" else "cluster")
-    site = Site(request.param, brokers).begin()
-    yield site
-    site.end()
-
-
-@pytest.fixture
-def queue(request: pytest.FixtureRequest) -> str:
-    """A name of its own for each test and way."""
-    return str(request.node.name).replace("[", ".").replace("]", "")
-
-
-@pytest.fixture
-def client(site: Site) -> Client:
-    return site.client()
 
 
 # ---------------------------------------------------------------- transactions

@@ -123,6 +123,7 @@ SETUP: dict[str, dict[str, Any]] = {
     "source": {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "letters", "x-max-length": 25},
     "ranked": {"x-max-priority": 3},
     "taken": {},
+    "once": {"x-message-deduplication": True, "x-deduplication-window": 1500},
 }
 
 
@@ -154,6 +155,11 @@ def overflow_to_letters(run: Run) -> None:
 def publish_ranked(run: Run) -> None:
     for i in range(MANY):
         run.publisher.publish(b"r%d" % i, "ranked", priority=i % 4)
+
+
+def publish_once(run: Run) -> None:
+    for i in range(MANY):
+        run.publisher.publish(b"u%d" % i, "once", message_id=str(i % 30))
 
 
 def declare(run: Run) -> None:
@@ -209,7 +215,7 @@ def join(run: Run) -> None:
     """What a backup that joins asks of the primary, in the turn of its link."""
     try:
         for queue in run.broker.engine.queues.values():
-            cursor = Catchup(queue, queue.held(), run.broker.engine.position)
+            cursor = Catchup(queue, queue.held(), run.broker.engine.position, keys=0)
             cursor.drops()
             while cursor.slice(4096):
                 pass
@@ -231,6 +237,7 @@ STEPS: tuple[Callable[[Run], None], ...] = (
     publish_large,
     overflow_to_letters,
     publish_ranked,
+    publish_once,
     declare,
     consume,
     settle_some,

@@ -17,7 +17,7 @@ from ha.model.environment import Json, StateNotStored
 from ha.model.local_member import LocalMember
 from ha.model.membership import HaState, InSync, Member
 from ha.model.position import make
-from ha.model.protocol import VERSION, Kind, decode_control, encode_drop, encode_held, encode_merge
+from ha.model.protocol import KEYS, VERSION, Kind, decode_control, encode_drop, encode_held, encode_merge
 from ha.model.settings import NodeSettings
 from qpidd_py.broker.snapshot import encode_snapshot
 from qpidd_py.core import decode_ids, encode_ids
@@ -36,6 +36,7 @@ class Queue:
     """Number 7, uid 70."""
 
     number = 7
+    window: object = None
 
     def __init__(self, *ids: tuple[int, int]) -> None:
         self.ids = list(ids)
@@ -661,3 +662,30 @@ def test_what_was_put_aside_earlier_is_forgotten_once_everything_is_taken_over()
     backup.joining._aside = aside
     backup.joining.on_control("caught-up", {})
     assert aside == {}
+
+
+@pytest.mark.parametrize(
+    ("lineage", "known"),
+    [
+        (PRIMARYS, make(2, 50)),
+        ({2: MINE[2], 3: Origin("id-c", make(2, 40))}, make(2, 40)),
+        ({1: MINE[1], 2: Origin("id-c", make(1, 30)), 3: Origin("id-c", make(2, 9))}, make(1, 30)),
+        ({2: MINE[2], 3: Origin("id-c", 0)}, 0),
+    ],
+    ids=["all of ours", "less than ours", "another epoch 2", "it had holes"],
+)
+def test_the_keys_that_the_primary_shares_need_not_be_sent(
+    lineage: Lineage, known: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Queue, "window", object())
+    backup = Backup()
+    backup.welcome(lineage=lineage_to_json(lineage))
+    told = encode_held(KEYS + 7, 70, encode_ids([(1, known)]))
+    assert (("send", Kind.HELD, 0, told) in backup.done()) == bool(known)
+
+
+def test_one_that_has_holes_knows_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Queue, "window", object())
+    backup = Backup(whole=False)
+    backup.welcome()
+    assert not [call for call in backup.done() if call[:2] == ("send", Kind.HELD)]

@@ -1,0 +1,6 @@
+from collections.abc import Callable
+
+class Delays:
+    delay_of: Callable[[bytes], int]
+    def __init__(self, delay_of: Callable[[bytes], int]) -> None: ...
+    def __len__(self) -> int: ...
