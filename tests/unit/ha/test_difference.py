@@ -262,3 +262,31 @@ def test_where_there_is_no_time_it_is_made_until_it_is_done() -> None:
     stage.complete()
     stage.all()
     assert applied.numbers == [0, 1, 2, 3]
+
+
+MINE: Lineage = {1: Origin("a"), 3: Origin("b", make(1, 90))}
+
+
+@pytest.mark.parametrize(
+    ("primary", "found"),
+    [
+        (MINE, make(3, 50)),
+        ({**MINE, 4: Origin("c", make(3, 60))}, make(3, 50)),
+        ({**MINE, 4: Origin("c", make(3, 40))}, make(3, 40)),
+        ({**MINE, 4: Origin("c", make(3, 40)), 5: Origin("c", make(3, 45))}, make(3, 40)),
+        ({3: MINE[3], 4: Origin("c", make(3, 40))}, make(3, 40)),
+        ({1: MINE[1], 3: Origin("c", make(1, 80))}, make(1, 80)),
+        ({1: MINE[1], 3: Origin("c", make(1, 95))}, make(1, 90)),
+        ({1: MINE[1], 4: Origin("c", make(1, 30))}, make(1, 30)),
+        ({**MINE, 4: Origin("c", 0)}, 0),
+        ({2: Origin("c"), 3: Origin("c", make(2, 5))}, 0),
+        ({}, 0),
+    ],
+)
+def test_up_to_where_two_logs_are_one(primary: Lineage, found: int) -> None:
+    assert difference.shared(MINE, primary, make(3, 50)) == found
+
+
+def test_an_epoch_of_ours_behind_the_position_is_not_looked_at() -> None:
+    """We have voted for it, and have nothing of it yet."""
+    assert difference.shared({**MINE, 4: Origin("c", make(3, 20))}, MINE, make(3, 50)) == make(3, 50)
