@@ -52,7 +52,7 @@ class Pausing:
 
     def __exit__(self, *_error: object) -> None:
         if self._lending is not None:
-            self._lending.leave()
+            self._lending.leave(self._reads)
 
 
 class Waiting:

@@ -46,7 +46,8 @@ class Lending:
         self._rest = b""
         self._error: BaseException | None = None
         self._count = threading.Lock()
-        self._waiting = 0
+        self._readers = self._others = 0
+        """Threads that wait, and call `read` or do not."""
         self._used = False
         self._debt = 0
         self._resume: Resume = lambda _rest, _error: None
@@ -58,15 +59,17 @@ class Lending:
     def enter(self, reads: bool) -> None:
         """A thread begins to wait for something of the broker.  `reads`: it calls `read`."""
         with self._count:
-            self._waiting += 1
+            self._readers += reads
+            self._others += not reads
         if self.lent and not reads:
             self._insist()
 
-    def leave(self) -> None:
+    def leave(self, reads: bool) -> None:
         with self._count:
-            self._waiting -= 1
-            others = self._waiting > 0
-        if others and self.lent:
+            self._readers -= reads
+            self._others -= not reads
+            left = self._readers + self._others
+        if left and self.lent:
             self._insist()
 
     def _insist(self) -> None:
@@ -136,7 +139,7 @@ class Lending:
         if self._debt:
             self._debt -= 1
             return False
-        if self._waiting != 1 or self._over:
+        if self._readers != 1 or self._others or self._over:
             return False
         self._resume, self._used, self.lent = resume, False, True
         self._services.call_later(LEASE, self._look)
