@@ -300,7 +300,8 @@ def begin_journal(store: Journal, node: Node) -> None:
 
 
 def durable_queues(broker: Broker) -> list[Queue]:
-    return [queue.core for queue in broker.vhost.queues.values() if queue.durable]
+    queues = [*broker.vhost.queues.values(), *broker.vhost.configuration.waiting()]
+    return [queue.core for queue in queues if queue.durable]
 
 
 def standing(node: Node) -> Standing:

@@ -5,12 +5,12 @@ Unknown arguments are kept: they come back in listings and reach the backups.  A
 on (`_REFUSED`): to accept it and do nothing could lose messages or change their order.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from qpidd_py.amqp.constants import SHORTSTR_MAX
 from qpidd_py.broker import qpid_arguments
-from qpidd_py.errors import ChannelException, ReplyCode
+from qpidd_py.errors import ChannelException, ConnectionException, ReplyCode
 
 REPLICATE: Final = "qpid.replicate"
 LEVELS: Final = ("none", "configuration", "all")
@@ -37,6 +37,7 @@ DEDUPLICATION_KEY: Final = "x-deduplication-key"  # the header that has the key,
 MATCH: Final = "x-match"  # of bindings
 HASH_HEADER: Final = "hash-header"  # of exchanges
 HASH_PROPERTY: Final = "hash-property"
+DELAYED_TYPE: Final = "x-delayed-type"  # of exchanges of type x-delayed-message: which type routes
 MOST_KEYS: Final = 100_000_000
 
 
@@ -182,6 +183,16 @@ def check_exchange_arguments(arguments: Mapping[str, Any], what: str) -> None:
     if HASH_HEADER in arguments and HASH_PROPERTY in arguments:
         text = f"invalid arg '{HASH_PROPERTY}' for {what}: there is '{HASH_HEADER}', too"
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
+
+
+def check_delayed_type(arguments: Mapping[str, Any], types: Iterable[str], what: str) -> None:
+    """Raises 406 for an exchange that delays without a type that routes, 503 for one of an unknown type."""
+    kind = arguments.get(DELAYED_TYPE)
+    if kind == "x-delayed-message" or not isinstance(kind, str):
+        text = f"invalid arg '{DELAYED_TYPE}' for {what}: {kind!r:.60} is no type of an exchange that routes"
+        raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
+    if kind not in types:
+        raise ConnectionException(ReplyCode.COMMAND_INVALID, f"unknown exchange type '{kind:.255}'")
 
 
 def check_match(arguments: Mapping[str, Any], what: str) -> None:

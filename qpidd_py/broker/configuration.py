@@ -19,7 +19,8 @@ from typing import Any, Final, Protocol
 from qpidd_py.amqp.fields import FieldError, decode_operation, encode_table
 from qpidd_py.broker.arguments import REPLICATE
 from qpidd_py.broker.debris import CHANGE, Debris, Destination
-from qpidd_py.broker.exchange import FAILOVER, PREDECLARED, Binding, BindingKey, Exchange, binding_key, make_exchange
+from qpidd_py.broker.delayed import make_exchange
+from qpidd_py.broker.exchange import DELAYED, FAILOVER, PREDECLARED, Binding, BindingKey, Exchange, binding_key
 from qpidd_py.broker.operation_rules import check_operation
 from qpidd_py.broker.queue import LOCAL_NUMBERS, DeclaredQueue, limit
 from qpidd_py.broker.snapshot import Records, decode_snapshot
@@ -29,6 +30,8 @@ from qpidd_py.errors import LinkError
 log = logging.getLogger(__name__)
 
 Operation = dict[str, Any]
+WAITING: Final = "amq.delayed."
+"""Begins the name, in logs and lists, of the queue in which an exchange's messages wait."""
 Cancelled = list[tuple[Any, int, str]]
 """Consumers that a deletion ended: connection, channel, tag."""
 
@@ -44,6 +47,8 @@ class Observer(Protocol):
     def queue_created(self, queue: DeclaredQueue) -> None: ...
 
     def queue_dropped(self, queue: DeclaredQueue, cancelled: Cancelled) -> None: ...
+
+    def delays(self, exchange: Exchange, queue: DeclaredQueue) -> None: ...
 
 
 class Configuration:
@@ -125,6 +130,8 @@ class Configuration:
         )
         exchange.position = position
         self._records.put(position, payload)
+        if exchange.type == DELAYED:
+            self._give_queue(exchange, operation)
         self.exchanges[exchange.name] = exchange
         self.links += 1
         self._alternates[exchange.alternate or ""] += 1
@@ -132,8 +139,28 @@ class Configuration:
             self._engine.forget_routes()
         return exchange
 
+    def _give_queue(self, exchange: Exchange, operation: Operation) -> None:
+        """Where the messages that it delays wait: a queue that goes with it, and that nobody finds by its name."""
+        number, level = operation.get("number"), exchange.level
+        if not exchange.position or number is None:
+            self._last_local += 1
+            number = self._last_local
+        kept = bool(exchange.position) and level == "all"
+        core = self._engine.create_queue(number, f"{WAITING}{exchange.name}", kept)
+        queue = DeclaredQueue(core, exchange.durable, False, False, {REPLICATE: level})
+        queue.position = exchange.position
+        core.owner = exchange.waiting = queue
+        self._observer.delays(exchange, queue)
+
+    def waiting(self) -> list[DeclaredQueue]:
+        """The queues of exchanges that delay."""
+        return [exchange.waiting for exchange in self.exchanges.values() if exchange.waiting is not None]
+
     def drop_exchange(self, exchange: Exchange) -> None:
-        """Deletes the exchange with all bindings from it and to it."""
+        """Deletes the exchange with all bindings from it and to it, and the messages that wait in it."""
+        if exchange.waiting is not None:
+            self._engine.delete_queue(exchange.waiting.core)
+            exchange.waiting = None
         linked = exchange.onward or self.sources(exchange)
         self._unbind_all(exchange)
         tables, exchange.tables, exchange.size = exchange.tables, {}, 0
@@ -234,7 +261,11 @@ class Configuration:
                 return
             log.warning("exchange %r of %d replaces that of %d", existing.name, position, existing.position)
             self.drop_exchange(existing)
+        number = operation.get("number", 0)
+        if number in self._engine.queues:
+            raise LinkError(f"exchange {operation['name']!r}: number {number} is that of another queue")
         self.create_exchange(operation, position, payload)
+        self.next_number = max(self.next_number, number + 1)
 
     def _apply_exchange_delete(self, operation: Operation, position: int, payload: bytes) -> None:
         exchange = self.exchanges.get(operation["name"])

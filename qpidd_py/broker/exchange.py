@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from qpidd_py.amqp.fields import encode_table, encode_value
-from qpidd_py.broker.arguments import ALTERNATE, HASH_HEADER, HASH_PROPERTY, REPLICATE, check_match
+from qpidd_py.broker.arguments import ALTERNATE, DELAYED_TYPE, HASH_HEADER, HASH_PROPERTY, REPLICATE, check_match
 from qpidd_py.broker.consistent_hash import MOST, Line, weight
 from qpidd_py.broker.headers import HeadersIndex
 from qpidd_py.broker.queue import DeclaredQueue
@@ -19,7 +19,8 @@ from qpidd_py.errors import ChannelException, ReplyCode
 
 FAILOVER: Final = "amq.failover"
 """Gives the addresses of a cluster to queues that are bound to it; internal, and not replicated."""
-EXCHANGE_TYPES: Final = ("direct", "fanout", "topic", "headers", "x-consistent-hash")
+DELAYED: Final = "x-delayed-message"
+EXCHANGE_TYPES: Final = ("direct", "fanout", "topic", "headers", "x-consistent-hash", DELAYED)
 PREDECLARED: Final = {
     "": "direct",
     "amq.direct": "direct",
@@ -86,6 +87,7 @@ class Exchange:
         self.gone = False  # it was deleted
         self.mark = Mark()
         self.position = 0  # of its declaration; 0 if it is not replicated
+        self.waiting: DeclaredQueue | None = None  # where messages wait for their time (delayed.py)
 
     @property
     def predeclared(self) -> bool:
@@ -113,6 +115,7 @@ class Exchange:
             "auto_delete": self.auto_delete,
             "internal": self.internal,
             ALTERNATE: self.alternate,
+            **({DELAYED_TYPE: self.arguments.get(DELAYED_TYPE)} if self.type == DELAYED else {}),
         }
 
     def bindings(self) -> Iterator[Binding]:
@@ -287,7 +290,7 @@ class ConsistentHashExchange(Exchange):
         return [] if found is None else [found]
 
     def _hashed(self, routing_key: bytes, properties: Mapping[str, Any]) -> bytes:
-        if not self.by_header:
+        if self._property is None and self._header is None:
             return routing_key
         value = properties.get(self._property) if self._property else properties.get("headers", {}).get(self._header)
         return encode_value(value)
@@ -299,13 +302,7 @@ class ConsistentHashExchange(Exchange):
         self._line.remove(binding)
 
 
-_CLASSES: Final[dict[str, type[Exchange]]] = {
+CLASSES: Final[dict[str, type[Exchange]]] = {
     kind.type: kind for kind in (DirectExchange, FanoutExchange, TopicExchange, HeadersExchange, ConsistentHashExchange)
 }
-
-
-def make_exchange(
-    kind: str, name: str, durable: bool, auto_delete: bool, internal: bool, arguments: Mapping[str, Any]
-) -> Exchange:
-    """An exchange of one of `EXCHANGE_TYPES`."""
-    return _CLASSES[kind](name, durable, auto_delete, internal, arguments)
+"""Those that route; `delayed.py` has one more for each."""

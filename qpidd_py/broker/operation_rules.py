@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from qpidd_py.amqp.constants import SHORTSTR_MAX
-from qpidd_py.broker.arguments import REPLICATE, check_known
-from qpidd_py.broker.exchange import EXCHANGE_TYPES, PREDECLARED
+from qpidd_py.broker.arguments import DELAYED_TYPE, REPLICATE, check_known
+from qpidd_py.broker.exchange import CLASSES, DELAYED, EXCHANGE_TYPES, PREDECLARED
 from qpidd_py.broker.queue import LOCAL_NUMBERS
 from qpidd_py.errors import ChannelException, LinkError
 
@@ -43,10 +43,18 @@ def check_operation(operation: Mapping[str, Any]) -> None:
         raise LinkError(f"queue {operation['name']!r} without {REPLICATE}")
     if kind == "exchange.declare" and (operation["type"] not in EXCHANGE_TYPES or operation["name"] in PREDECLARED):
         raise LinkError(f"exchange {operation['name']!r} of type {operation['type']!r:.60}")
+    if kind == "exchange.declare" and operation["type"] == DELAYED:
+        _check_delayed(operation)
     try:
         check_known(operation.get("arguments", {}), str(kind))
     except ChannelException as error:
         raise LinkError(f"{error.reply_text:.200}") from error
+
+
+def _check_delayed(operation: Mapping[str, Any]) -> None:
+    found = operation["arguments"].get(DELAYED_TYPE), operation.get("number")
+    if found[0] not in CLASSES or not isinstance(found[1], int) or not _is_number(found[1]):
+        raise LinkError(f"exchange {operation['name']!r} delays: {found!r:.60}")
 
 
 def _is_number(value: Any) -> bool:

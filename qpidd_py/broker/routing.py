@@ -12,16 +12,19 @@ from functools import partial
 from typing import Any, Final
 
 from qpidd_py.amqp.codec import decode_properties, routing_key_octets
+from qpidd_py.amqp.fields import FieldError
 from qpidd_py.broker.access import check_free, check_ours, find_exchange, refuse
 from qpidd_py.broker.addressing import copied_to, copies
 from qpidd_py.broker.configuration import Configuration
 from qpidd_py.broker.dead_letter import REJECTED, Death, goes_round, mark, readable_properties
+from qpidd_py.broker.delayed import delay_of, without_delay
 from qpidd_py.broker.exchange import Exchange
 from qpidd_py.broker.queue import DeclaredQueue
+from qpidd_py.core.delays import Delays
 from qpidd_py.core.engine import Engine
 from qpidd_py.core.queue import Queue
 from qpidd_py.core.routes import Route
-from qpidd_py.errors import ReplyCode
+from qpidd_py.errors import AmqpError, ReplyCode
 
 _REPLACED: Final = "\ufffd"
 """Stands for octets that are no UTF-8: several routing keys have the same name."""
@@ -56,6 +59,11 @@ class RoutingTable:
             self._engine.forget_routes(None if _REPLACED in queue.name else queue.name.encode())
         if queue.dead_letter_exchange is not None or queue.alternate is not None:
             queue.core.dead_letter = partial(self._dead_letter, queue)
+
+    def delays(self, exchange: Exchange, queue: DeclaredQueue) -> None:
+        """What waits in the queue is routed by the exchange when it is due."""
+        queue.core.delays = Delays(delay_of)
+        queue.core.dead_letter = partial(self._due, exchange)
 
     # ------------------------------------------------------------ routing
 
@@ -105,7 +113,9 @@ class RoutingTable:
         """The queues of a message with copies, and its content header without BCC.  Raises 404, 403, 406."""
         start = find_exchange(self._exchanges, exchange.decode("utf-8", "replace"))
         keys, kept = copies(header)
-        return self._permitted(self._copied(start, [routing_key, *keys], header)), kept
+        found = self._permitted(self._copied(start, [routing_key, *keys], header))
+        later = found and all(core.delays is not None for core in found)
+        return found, header if later else kept
 
     def _copied(self, start: Exchange, keys: list[bytes], header: bytes) -> list[Queue]:
         """Each queue once, whichever key leads to it."""
@@ -178,6 +188,16 @@ class RoutingTable:
         if reason == REJECTED and queue.alternate is not None:
             return Route(self._queues_for(queue.alternate, [routing_key], header)), exchange, routing_key, header
         return None
+
+    def _due(self, source: Exchange, _: str, exchange: bytes, routing_key: bytes, header: bytes, __: bytes) -> Letter:
+        """From the core, for a message that has waited."""
+        try:
+            keys, kept = copies(header)
+        except (AmqpError, FieldError):
+            keys, kept = [], header
+        header = without_delay(kept)
+        queues = [core for core in self._copied(source, [routing_key, *keys], header) if not self._takes_none(core)]
+        return Route(queues), exchange, routing_key, header
 
     def _bury(self, queue: DeclaredQueue, exchange: str, death: Death, header: bytes) -> Letter:
         keys = [death.routing_key, *copied_to(readable_properties(header).get("headers", {}))]

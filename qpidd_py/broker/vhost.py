@@ -20,8 +20,10 @@ from qpidd_py.broker.access import check_free, check_ours, check_source, find_ex
 from qpidd_py.broker.arguments import (
     ALTERNATE,
     DEDUPLICATION,
+    DELAYED_TYPE,
     QUEUE_TYPE,
     REPLICATE,
+    check_delayed_type,
     check_exchange_arguments,
     check_level,
     check_queue_arguments,
@@ -42,7 +44,7 @@ from qpidd_py.broker.debris import TICK
 from qpidd_py.broker.deduplication import SECRET_SIZE
 from qpidd_py.broker.depths import Depths
 from qpidd_py.broker.endings import Endings
-from qpidd_py.broker.exchange import EXCHANGE_TYPES, FAILOVER, Binding, Exchange, binding_key
+from qpidd_py.broker.exchange import DELAYED, EXCHANGE_TYPES, FAILOVER, Binding, Exchange, binding_key
 from qpidd_py.broker.limits import Limits, check_queues
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.broker.routing import MANAGEMENT, RoutingTable
@@ -294,6 +296,9 @@ class VHost:
         self.routing.queue_created(queue)
         self.depths.created(queue)
 
+    def delays(self, exchange: Exchange, queue: DeclaredQueue) -> None:
+        self.routing.delays(exchange, queue)
+
     def queue_dropped(self, queue: DeclaredQueue, cancelled: Cancelled) -> None:
         """Tells its consumers."""
         self._leaving.pop(queue, None)
@@ -403,6 +408,9 @@ class VHost:
         check_exchange_arguments(arguments, what)
         wanted = {"type": kind, "durable": durable, "auto_delete": auto_delete, "internal": internal}
         wanted[ALTERNATE] = arguments.get(ALTERNATE)
+        if kind == DELAYED:
+            check_delayed_type(arguments, EXCHANGE_TYPES, what)
+            wanted[DELAYED_TYPE] = arguments[DELAYED_TYPE]
         level = str(arguments.get(REPLICATE, self.default_replicate))
         existing = self.exchanges.get(name)
         if existing is not None:
@@ -417,6 +425,8 @@ class VHost:
             return self.configuration.create_exchange(operation, 0, b"").position
         if self.engine.passive:
             raise refuse(ReplyCode.ACCESS_REFUSED, f"{what} would be replicated and this broker is a backup")
+        if kind == DELAYED:
+            operation["number"] = self.configuration.take_number()
         return self.configuration.create_exchange(operation, *self._log(operation)).position
 
     def _check_name(self, name: str) -> None:

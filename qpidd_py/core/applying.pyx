@@ -11,6 +11,7 @@ from qpidd_py.core.duplicates cimport apply_seen, remember
 from qpidd_py.core.ranges cimport Ranges, ranges_decode
 from qpidd_py.core.returns cimport apply_counts
 from qpidd_py.core.ring cimport ENTRY_SHARED, ring_at
+from qpidd_py.core.waiting cimport note_due
 from qpidd_py.core.wire cimport le16, le32, le64
 
 from qpidd_py.errors import LinkError
@@ -88,6 +89,8 @@ cdef int apply_enqueue(Engine engine, Segment segment, const uint8_t* p, bint si
         queue = find_queue(engine, le32(p + RECORD_HEADER + 4 * i))
         if queue.window is not None and not side:
             remember(queue, p)
+        if queue.delays is not None:
+            note_due(queue, p)
         queue = queue.level_for(p)
         if side:
             queue.push_side(segment, offset, size, id, flags)

@@ -51,6 +51,7 @@ from qpidd_py.core.ring cimport ENTRY_SHARED, ring_at, ring_full
 from qpidd_py.core.settlements cimport forget_returns
 from qpidd_py.core.slices cimport Slice
 from qpidd_py.core.turn cimport end_turn, shed
+from qpidd_py.core.waiting cimport enqueue_later, look_again, note_due
 from qpidd_py.core.watch cimport note_depth
 from qpidd_py.core.wire cimport le32, le64, putle16, putle32, putle64
 
@@ -242,6 +243,8 @@ cdef class Engine:
         cdef uint64_t position, last, expiry
         cdef Queue queue
         cdef uint8_t flags = ENTRY_SHARED if len(route.queues) > 1 else 0
+        if route.delays:
+            return enqueue_later(self, route, exrk, route_size, header, header_size, body, body_size)
         peek_properties(header, header_size, &found)
         timed = route.timed or found.expiration != UNLIMITED
         expiry = self.inherited if self.inherited else after(self.now, found.expiration)
@@ -298,6 +301,8 @@ cdef class Engine:
                     came(self, queue)
                 if queue.window is not None:
                     remember(queue, record)
+                if queue.delays is not None:
+                    note_due(queue, record)
                 if queue.limited():
                     enforce(self, queue, True)
                 if queue.watch is not None:
@@ -597,6 +602,8 @@ cdef class Engine:
             queue.reset()
             if queue.window is not None:
                 queue.window.settle()
+            if queue.delays is not None:
+                look_again(queue)
             queue.look_at = UNLIMITED
             if queue.timed:
                 look_at(self, queue, self.now)

@@ -14,6 +14,7 @@ from qpidd_py.core.letters cimport MAX_LETTERS
 from qpidd_py.core.paging cimport at_hand
 from qpidd_py.core.pump cimport take_and_drop
 from qpidd_py.core.ring cimport ENTRY_TIMED, Entry, ring_at
+from qpidd_py.core.waiting cimport release_due
 
 cdef enum:
     SLICE = 4096                # queues looked at and messages dropped in one turn
@@ -42,7 +43,8 @@ cdef int expire_some(Engine engine) except -1:
         left -= 1
         if queue.ready and not queue.deleted:
             try:
-                look_at(engine, queue, expire_heads(engine, queue, &left))
+                look_at(engine, queue, release_due(engine, queue, &left) if queue.delays is not None
+                        else expire_heads(engine, queue, &left))
             except MemoryError:
                 look_at(engine, queue, engine.now)
                 raise

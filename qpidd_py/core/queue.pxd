@@ -1,6 +1,7 @@
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t, int64_t
 
 from qpidd_py.core.batch cimport LogWriter, Segment
+from qpidd_py.core.delays cimport Delays
 from qpidd_py.core.heap cimport Heap, heap_pop
 from qpidd_py.core.ranges cimport Ranges
 from qpidd_py.core.ring cimport Entry, Ring, ring_at
@@ -28,6 +29,7 @@ cdef class Queue:
     cdef public uint32_t patience           # quarters of a second that a client may keep a delivery; 0 = the broker's
     cdef public bint rejects                # a full queue refuses the newest instead of dropping the oldest
     cdef public bint refused_die            # what it refuses goes to the dead letters
+    cdef public Delays delays               # of a queue whose messages wait for their time (see waiting.pyx); else None
     cdef public object watch                # a Watch (see watch.pyx), or None
     cdef public object kind                 # LastValues or Groups (see kinds.pyx), or None
     cdef public object shares               # of its levels (see shares.pyx), or None

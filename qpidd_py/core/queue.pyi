@@ -1,5 +1,6 @@
 from collections.abc import Callable
 
+from qpidd_py.core.delays import Delays
 from qpidd_py.core.groups import Groups
 from qpidd_py.core.routes import Route
 from qpidd_py.core.runs import IdRuns
@@ -35,6 +36,7 @@ class Queue:
     single: bool
     fenced: bool
     window: Window | None
+    delays: Delays | None
     counts: bool
     most_returns: int
     dead_letter: Callable[[str, _octets, _octets, _octets, _octets], _Letter | None] | None

@@ -47,7 +47,8 @@ cdef class Route:
         for q in queues:
             self.replicated += q.replicated
             self.windows = self.windows or q.window is not None
-            self.limited = self.limited or self.windows or q.limited()
+            self.delays = self.delays or q.delays is not None
+            self.limited = self.limited or self.windows or self.delays or q.limited()
             self.timed = self.timed or q.ttl != UNLIMITED or (q.window is not None and q.window.time != UNLIMITED)
 
 

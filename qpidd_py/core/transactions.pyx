@@ -89,6 +89,8 @@ cdef int take_memory(Channel channel, list publishes, list acks, dict counts) ex
         queue.room_for(count)
         if queue.window is not None:
             queue.window.room_for(count)
+        if queue.delays is not None:
+            queue.delays.room_for(count)
         if queue.limited():
             removed[queue] = count
     for tag, action in acks:

@@ -74,7 +74,7 @@ cdef uint64_t release_due(Engine engine, Queue queue, int64_t* left) except 0:
     cdef Delays delays = queue.delays
     cdef uint64_t id
     cdef int64_t index
-    while delays.count and delays.items[0].when <= engine.now:
+    while delays.count and delays.items[0].when < engine.now:
         id = delays.items[0].id
         index = queue.locate(id, 0)
         if index < 0 or ring_at(&queue.main, index).state == GONE:
@@ -91,7 +91,7 @@ cdef uint64_t release_due(Engine engine, Queue queue, int64_t* left) except 0:
         left[0] -= COST
         send_on(engine, queue, index)
         delays.pop()
-    return delays.items[0].when if delays.count else UNLIMITED
+    return delays.items[0].when + 1 if delays.count else UNLIMITED
 
 
 cdef int send_on(Engine engine, Queue queue, uint64_t index) except -1:

@@ -60,6 +60,7 @@ def show_exchange(exchange: Exchange) -> Json:
         "predeclared": exchange.predeclared,
         "replicate": exchange.level,
         "bindings": exchange.size,
+        **({} if exchange.waiting is None else {"delayed": exchange.waiting.core.ready}),
         "arguments": to_json(exchange.arguments),
     }
 

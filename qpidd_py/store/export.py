@@ -9,6 +9,7 @@ from typing import IO, Final
 
 from qpidd_py.amqp.json_object import read_object
 from qpidd_py.broker.configuration import Cancelled, Configuration
+from qpidd_py.broker.exchange import Exchange
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.core import Engine
 from qpidd_py.store.archive import Header, position_text
@@ -24,6 +25,9 @@ TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 class _Unobserved:
     def queue_created(self, queue: DeclaredQueue) -> None:
         """No process uses it."""
+
+    def delays(self, exchange: Exchange, queue: DeclaredQueue) -> None:
+        """Nothing becomes due."""
 
     def queue_dropped(self, queue: DeclaredQueue, cancelled: Cancelled) -> None:
         """No process used it."""
