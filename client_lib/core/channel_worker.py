@@ -213,7 +213,9 @@ class ChannelWorker:
     # -- life of a channel
 
     def open_on(self, transport: Transport) -> None:
-        """The connection is open: opens a channel on it, unless there is one."""
+        """The connection is open: opens a channel on it, unless there is one, or the broker has just closed it."""
+        if not transport.is_open:
+            return
         with self.monitor:
             if self.state is not State.LOST:
                 return
@@ -226,6 +228,8 @@ class ChannelWorker:
 
     def _open_channel(self, generation: int) -> None:
         if generation != self.generation or self._transport is None or self.state is not State.OPENING:
+            return
+        if not self._transport.is_open:  # its end will be told
             return
 
         def opened(channel: Any) -> None:
