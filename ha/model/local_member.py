@@ -111,6 +111,7 @@ class LocalMember:
         """Why we have forgotten a vote, until a primary has listed us; empty if we have not."""
         self._fresh = not state.epoch and not state.in_sync.version
         self._disbelieved = 0
+        self._began = env.now()
         self.closed: Callable[[], str] = lambda: ""
         """Why a primary admits no client; empty if it does."""
         self.changed: Callable[[], None] = lambda: None
@@ -180,6 +181,7 @@ class LocalMember:
             self._durable(role.position) if self.keeps else -1,
             tuple(self.ages().items()),
             self.settings.ports,
+            bool(self.before) and self.env.now() - self._began < self.settings.backup_timeout,
             bool(self.lost),
         )
 

@@ -49,6 +49,8 @@ class View:
     """Address of a broker and seconds ago, see `hearing.py`."""
     ports: tuple[int, ...] = ()
     """On which the process listens: if one refuses, the others tell whether it lives."""
+    returned: bool = False
+    """Of our own view: a restart has brought back what we hold, less than `ha-backup-timeout` ago."""
     lost: bool = False
     """It has forgotten a vote and a set, as after a replaced disk, and no primary has listed it since."""
 
@@ -132,7 +134,7 @@ class View:
             need(value, "durable", int) if "durable" in value else -1,
             tuple(ages(value).items()),
             _ports(value.get("ports")),
-            bool(value.get("lost")),
+            lost=bool(value.get("lost")),
         )
 
 

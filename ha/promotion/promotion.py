@@ -29,6 +29,8 @@ Rules, in order (N = newest set, I = this broker, P = any other):
                                                                           (what I have may be an old copy)
           I was restored, the set on my disk is older than N, no P whole and in N answers, and one does not
                                                                => the same, or by force
+          availability, I was restarted less than `ha-backup-timeout` ago, and a P of N does not answer
+                                                               => refused, or by force
           I am in doubt, and the leader of N, or the broker whose claim I granted last, is silent, or I stood still
           and another member of N is silent, or down and members keep journals
                                                                => refused, or by force; else claim
@@ -305,7 +307,7 @@ def _check(case: _Case) -> str:
         ahead = max(rivals, key=lambda view: view.position, default=me)
         if ahead.position > me.position:
             return f"{ahead} is ahead of position {text(me.position)}"
-        return ("" if rivals else _outdated(case)) or _doubt(case)
+        return ("" if rivals else _outdated(case)) or _doubt(case) or _not_back(case)
     what = _incomplete(me, newest)
     if rivals:
         return f"{what}; {max(rivals, key=lambda view: view.position)} can"
@@ -389,6 +391,16 @@ def _doubt(case: _Case) -> str:
     if silent := [member for member in others if case.survey.outcome(member) in away]:
         return f"it was disconnected, and {_names(silent)}, which may know that it was dropped, does not answer"
     return ""
+
+
+def _not_back(case: _Case) -> str:
+    """R4: of brokers that lose their power together one may go on a little longer, and drop the others."""
+    me, newest = case.me, case.newest
+    if case.safety.mode != "availability" or not me.returned:
+        return ""
+    others = [member for member in newest.members if member.id != me.id]
+    away = [member for member in others if case.survey.outcome(member) is not Outcome.ANSWERED]
+    return f"it was restarted, and {_names(away)}, which may have gone on without it, is not back yet" if away else ""
 
 
 def _content(view: View) -> tuple[bool, int]:

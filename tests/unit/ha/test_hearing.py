@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ha.model.environment import Answer, Outcome
 from ha.model.hearing import HEARD_MAX, Hearing, ages
+from ha.model.membership import Member
+from ha.model.protocol import encode_control
+from ha.model.pulse import Pulse
 from ha.model.view import View
+from ha.primary.peer import Peer
+from ha.primary.primary import Primary
 from qpidd_py.errors import LinkError
 from tests.unit.ha.world import World
 
@@ -75,15 +82,30 @@ def test_a_backup_that_is_asked_tells_its_primary() -> None:
     """c asks b, and its questions do not reach a, which has to know that b and c could go on without it."""
     world = World(safety="quorum")
     world.cluster()
+    told: list[tuple[str, dict[str, float]]] = []
+    local: Any = world["a"].node.local
+    local.asked = lambda member, heard: told.append((member.id, dict(heard)))
     world.run(5.0)
-    began = world.clock
-    asked: list[object] = []
-    world["c"].node.local.ask_all(1.0, asked.append, addresses=["b:1"])
-    world.until(lambda: bool(asked))
-    world.run(1.0)
-    assert world["a"].node.local.apart(began) < 2, "b does not know yet that its answer has reached c"
-    world["c"].node.local.ask_all(1.0, asked.append, addresses=["b:1"])
-    world.until(lambda: world["a"].node.local.apart(began) == 2)
+    told.clear()
+    world.run(5.0)
+    assert told == [], "its own questions need no answer of this kind"
+    world["c"].node.local.ask_all(1.0, lambda answers: None, addresses=["b:1"])
+    world.until(lambda: bool(told), 2.0)
+    assert [id for id, _ in told] == ["id-b"] and told[0][1]["a:1"] < 5.0
+    world["c"].node.local.ask_all(1.0, lambda answers: None, addresses=["b:1"])
+    world.until(lambda: len(told) > 1, 2.0)
+    assert told[1][1]["c:1"] < 3.0, "since then b knows that its answer has reached c"
+    world.run(5.0)
+    assert len(told) == 2
+
+
+def test_a_backup_that_has_not_said_who_it_is_tells_nothing() -> None:
+    world = World(safety="quorum")
+    world.cluster()
+    role = world["a"].node.role
+    assert isinstance(role, Primary)
+    with pytest.raises(LinkError, match="control heard in phase hello"):
+        role._arrivals.on_control(Peer(Member("id-x"), Pulse(0, 0)), 0, encode_control("heard", heard={"c:1": 1.0}))
 
 
 MANY = {f"{number}:1": 0 for number in range(HEARD_MAX + 1)}

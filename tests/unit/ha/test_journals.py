@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -109,12 +110,40 @@ def test_what_a_journal_has_brought_back_is_better_than_an_older_whole_copy(mode
         {"position": 0, "durable": 0},
     ):
         assert not replace(b, **gaps).brought_back
+    assert replace(b, position=1, durable=1).brought_back
     assert f"{a} holds more" in refusal(replace(b, durable=0), survey(a), mode)
 
 
 def test_a_fail_over_needs_no_dead_primary() -> None:
     """Its link was closed by the death of the primary: that is no reason to wait for it."""
     assert refusal(view(doubt=True), survey(view(C), a=REFUSED), "manager") == ""
+
+
+def test_after_a_power_cut_of_all_availability_waits_a_little_for_those_that_may_have_gone_on() -> None:
+    """The primary lost its power a moment after the others, dropped both, and confirmed alone; b is back first."""
+    me = restored(returned=True)
+    text = "it was restarted, and a, which may have gone on without it, is not back yet"
+    for away in SILENT, REFUSED:
+        assert refusal(me, survey(restored(C), a=away), "availability") == text
+        assert refusal(replace(me, returned=False), survey(restored(C), a=away), "availability") == ""
+        assert refusal(me, survey(restored(C), a=away), "availability", force=True) == ""
+        assert "is not back yet" not in refusal(me, survey(restored(C), a=away), "quorum")
+    assert refusal(me, survey(restored(C), restored(A)), "availability") == ""
+    alone = InSync(1, "id-a", 5, (A,))
+    assert refusal(me, survey(restored(C), restored(A, in_sync=alone)), "availability").endswith(" can")
+
+
+def test_a_view_says_for_how_long_it_has_been_back() -> None:
+    local = member(SET, make(1, 9))
+    role: Any = SimpleNamespace(position=make(1, 9), primary_address="", doubt=False, stood=False, isolation="")
+    local.journal = SimpleNamespace(position=make(1, 9), complete=True)
+    timeout, now = local.settings.backup_timeout, local.env.now()
+    for before, seconds, returned in (("b.0",), timeout - 0.1, True), (("b.0",), timeout, False), ((), 0.0, False):
+        local.before = before
+        env: Any = local.env
+        env.now = partial(float, now + seconds)
+        assert local.view(role).returned is returned
+        assert "returned" not in local.view(role).to_json()
 
 
 @pytest.mark.parametrize("mode", ["manager", "quorum"])

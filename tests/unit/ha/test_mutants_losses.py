@@ -208,6 +208,14 @@ def test_one_that_lives_and_was_dropped_or_is_empty_is_removed_at_once(dropped: 
     assert world.removed == [["id-b"]]
 
 
+@pytest.mark.parametrize(("whole", "spent"), [(True, set()), (False, {"id-b"})])
+def test_one_that_says_that_it_is_not_whole_has_nothing_of_what_cannot_be_read(whole: bool, spent: set[str]) -> None:
+    world = World()
+    world.losses.lost(world.peer())
+    world.answer(0, b=alive(whole=whole))
+    assert world.spent == spent
+
+
 def test_it_looks_again_while_one_is_lost_and_only_then() -> None:
     world = World()
     world.losses.lost(world.peer())
