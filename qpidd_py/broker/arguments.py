@@ -114,6 +114,8 @@ _CHECKS: Final = {
     MATCH: _one_of("all", "any", "all-with-x", "any-with-x"),
     HASH_HEADER: _text,
     HASH_PROPERTY: _one_of("message_id", "correlation_id", "timestamp"),
+    **qpid_arguments.EXCHANGE_CHECKS,
+    **qpid_arguments.BINDING_CHECKS,
 }
 
 _REFUSED: Final[dict[str, Callable[[Any], bool]]] = {
@@ -176,7 +178,7 @@ def check_type(arguments: Mapping[str, Any], level: str, what: str, **flags: boo
 
 def check_exchange_arguments(arguments: Mapping[str, Any], what: str) -> None:
     """As `check_queue_arguments`."""
-    _check(arguments, what, REPLICATE, ALTERNATE, HASH_HEADER, HASH_PROPERTY)
+    _check(arguments, what, REPLICATE, ALTERNATE, HASH_HEADER, HASH_PROPERTY, *qpid_arguments.EXCHANGE_CHECKS)
     if arguments.get(DEDUPLICATION, False) is not False:
         text = f"arg '{DEDUPLICATION}' for {what} is not implemented; use it for the queues"
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
@@ -200,9 +202,12 @@ def check_match(arguments: Mapping[str, Any], what: str) -> None:
     _check(arguments, what, MATCH)
 
 
-def check_level(arguments: Mapping[str, Any], what: str) -> None:
-    """Raises 406 for an unknown level of replication."""
-    _check(arguments, what, REPLICATE)
+def check_binding_arguments(arguments: Mapping[str, Any], what: str, kind: str) -> None:
+    """Raises 406 for an unknown level of replication, and for what an exchange of this kind cannot honour."""
+    _check(arguments, what, REPLICATE, qpid_arguments.EXCLUSIVE_BINDING)
+    if arguments.get(qpid_arguments.EXCLUSIVE_BINDING) and kind != "direct":
+        text = f"invalid arg '{qpid_arguments.EXCLUSIVE_BINDING}' for {what}: it is of type {kind}, not direct"
+        raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
 
 
 def _check(arguments: Mapping[str, Any], what: str, *names: str) -> None:

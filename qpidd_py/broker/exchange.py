@@ -166,6 +166,10 @@ class Exchange:
         """What a new binding to a queue changes: the routes of one routing key, or all."""
         return self.mark
 
+    def of_key(self, routing_key: bytes) -> list[Binding]:
+        """The bindings of one routing key, of a direct exchange."""
+        raise NotImplementedError
+
     def forget(self, binding: Binding) -> None:
         """Takes a binding that is in no table any more out of the index."""
         raise NotImplementedError
@@ -192,6 +196,9 @@ class DirectExchange(Exchange):
 
     def gains(self, binding: Binding) -> bytes | Mark:
         return binding.routing_key
+
+    def of_key(self, routing_key: bytes) -> list[Binding]:
+        return [binding for binding in self._by_key.get(routing_key, ()) if not binding.destination.gone]
 
     def _added(self, binding: Binding) -> None:
         self._by_key.setdefault(binding.routing_key, {})[binding] = None

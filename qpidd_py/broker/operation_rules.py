@@ -10,6 +10,7 @@ from typing import Any, Final
 from qpidd_py.amqp.constants import SHORTSTR_MAX
 from qpidd_py.broker.arguments import DELAYED_TYPE, REPLICATE, check_known
 from qpidd_py.broker.exchange import CLASSES, DELAYED, EXCHANGE_TYPES, PREDECLARED
+from qpidd_py.broker.qpid_arguments import conflict
 from qpidd_py.broker.queue import LOCAL_NUMBERS
 from qpidd_py.errors import ChannelException, LinkError
 
@@ -49,6 +50,8 @@ def check_operation(operation: Mapping[str, Any]) -> None:
         check_known(operation.get("arguments", {}), str(kind))
     except ChannelException as error:
         raise LinkError(f"{error.reply_text:.200}") from error
+    if kind == "queue.declare" and (found := conflict(operation["arguments"])) is not None:
+        raise LinkError(f"queue {operation['name']!r}: {found[0]:.60}: {found[1]}")
 
 
 def _check_delayed(operation: Mapping[str, Any]) -> None:

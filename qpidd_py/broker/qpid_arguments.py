@@ -36,6 +36,7 @@ SHARED_GROUPS: Final = "qpid.shared_msg_group"
 PRIORITIES: Final = "qpid.priorities"
 FAIRSHARE: Final = "qpid.fairshare"
 SELF_DESTRUCT: Final = "self-destruct"
+EXCLUSIVE_BINDING: Final = "qpid.exclusive-binding"  # of bindings to direct exchanges
 
 _LIMITS: Final = {MAX_COUNT: "x-max-length", MAX_SIZE: "x-max-length-bytes"}
 _POLICIES: Final = {"ring": "drop-head", "reject": "reject-publish", SELF_DESTRUCT: SELF_DESTRUCT}
@@ -88,6 +89,17 @@ CHECKS: Final[dict[str, Callable[[Any], str]]] = {
     PRIORITIES: _levels,
     FAIRSHARE: _number,
 }
+
+
+EXCHANGE_CHECKS: Final[dict[str, Callable[[Any], str]]] = {
+    "qpid.msg_sequence": lambda value: _unless_off(value, "a message's position in its queue (queue.peek) only grows"),
+    "qpid.ive": lambda value: _unless_off(value, f"bind a queue with '{LAST_VALUE_KEY}', and browse it"),
+}
+BINDING_CHECKS: Final[dict[str, Callable[[Any], str]]] = {EXCLUSIVE_BINDING: _flag}
+
+
+def _unless_off(value: Any, instead: str) -> str:
+    return _flag(value) or (f"is not implemented: {instead}" if value else "")
 
 
 def check_of(name: str) -> Callable[[Any], str] | None:

@@ -23,7 +23,7 @@ from qpidd_py.core.ring cimport ENTRY_REDELIVERED, ENTRY_RETURNED, Entry, record
 from qpidd_py.core.settlements cimport recover
 from qpidd_py.core.stamps cimport DELIVERY_COUNT, FENCING_TOKEN, STAMP_ROOM, write_stamped
 from qpidd_py.core.transactions cimport commit
-from qpidd_py.core.watch cimport hold_publisher
+from qpidd_py.core.watch cimport hold_publisher, takes_messages
 from qpidd_py.core.wire cimport (
     BASIC_ACK, BASIC_NACK, BASIC_RETURN, FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD, FRAME_OVERHEAD, GET_OK,
     be16, be32, be64, begin_frame, le16, le32, put16, put32, put64)
@@ -129,7 +129,7 @@ cdef class Channel:
         c.active = True
         c.priority = priority
         self.consumers[tag] = c
-        self.connection.takes = True
+        takes_messages(self.connection)
         queue.ranked = queue.ranked or priority != 0 or queue.single
         if queue.single and queue.chosen is None:
             queue.chosen = c
@@ -170,7 +170,7 @@ cdef class Channel:
         cdef const uint8_t* record
         cdef uint8_t* p
         cdef uint32_t route, size
-        self.connection.takes = True
+        takes_messages(self.connection)
         if index < 0:
             if grouped:
                 return None if index == LATER else False

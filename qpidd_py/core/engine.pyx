@@ -135,7 +135,7 @@ cdef class Engine:
             self.note_all(queue, "deleted", True)
         queue.clear()
         queue.deleted = True
-        queue.owner = queue.dead_letter = None      # they know it: it is freed with its last reference
+        queue.owner = queue.dead_letter = queue.kind = None     # they know it: it is freed with its last reference
         if queue.watch is not None:
             queue.watch.on_change = None
             self.want_turn()

@@ -21,6 +21,8 @@ from qpidd_py.core.properties cimport header_value
 from qpidd_py.core.pump cimport put_off, take_and_drop
 from qpidd_py.core.ring cimport READY, Entry, content_of, ring_after, ring_at
 
+from qpidd_py.errors import InvariantError
+
 cdef enum:
     FEW = 4096                  # notes of messages that have left, that do not matter
 
@@ -47,6 +49,8 @@ cdef class Groups:
 
 def group_by(Queue queue, str key):
     """Makes it a queue with groups."""
+    if queue.levels is not None or queue.kind is not None or queue.enqueued:
+        raise InvariantError(f"queue {queue.name} has another order, or messages already")
     queue.kind = Groups(key)
     queue.ranked = True
 

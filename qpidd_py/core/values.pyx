@@ -14,7 +14,7 @@ Values are octets of text, a number in digits, or else the field as it is.
 from qpidd_py.core.properties cimport header_value
 from qpidd_py.core.ring cimport GONE, READY, Entry, content_of, ring_at
 
-from qpidd_py.errors import PageError
+from qpidd_py.errors import InvariantError, PageError
 
 cdef enum:
     FEW = 64                    # notes of messages that have left, that do not matter
@@ -119,4 +119,6 @@ cdef bint present(Queue queue, uint64_t id) noexcept:
 
 def keep_last_of(Queue queue, str key):
     """Makes it a last-value queue."""
+    if queue.levels is not None or queue.kind is not None:
+        raise InvariantError(f"queue {queue.name} has another order")
     queue.kind = LastValues(key)

@@ -19,4 +19,5 @@ cdef int note_depth(Engine engine, Queue queue) except -1
 cdef int note_overflow(Engine engine, Queue queue) except -1
 cdef int look_at_depths(Engine engine) except -1
 cdef int hold_publisher(Connection c, Route route) except -1
+cdef int takes_messages(Connection c) except -1
 cdef int leave_queues(Connection c) except -1

@@ -130,6 +130,15 @@ cdef int hold_publisher(Connection c, Route route) except -1:
     return 0
 
 
+cdef int takes_messages(Connection c) except -1:
+    """From here on it is read, whatever it publishes to."""
+    if not c.takes:
+        c.takes = True
+        if c.input_paused and c.may_read():
+            c.pause_input(False)
+    return 0
+
+
 cdef int leave_queues(Connection c) except -1:
     """The connection is closed."""
     cdef Queue queue

@@ -291,3 +291,49 @@ def test_priorities_and_their_shares(site: Site, client: Client, queue: str) -> 
     for other in ({**shares, "qpid.priorities": 4}, {**shares, "qpid.fairshare-2": 1}, {"qpid.priorities": 3}):
         assert client.refusal(declaration(queue, arguments=other)) == 406
     assert client.bodies(queue) == [b"2", b"2", b"1", b"0", b"2", b"9", b"1", b"0"]
+
+
+# ---------------------------------------------------------------- exchanges and bindings
+
+EXCLUSIVE = {"qpid.exclusive-binding": True}
+
+
+def bound(site: Site, key: str) -> list[str]:
+    """The queues that a key of amq.direct leads to."""
+    found = [each for each in site.ask_primary("binding.list") if each["source"] == "amq.direct"]
+    return sorted(each["destination"] for each in found if each["routing_key"] == key)
+
+
+def test_an_exclusive_binding_replaces_the_others_of_its_key(site: Site, client: Client, queue: str) -> None:
+    names = [f"{queue}.{n}" for n in range(3)]
+    for name in names:
+        client.declare(name)
+        client.call(1, Queue.Bind(queue=name, exchange="amq.direct", routing_key=queue), Queue.BindOk)
+        client.call(1, Queue.Bind(queue=name, exchange="amq.direct", routing_key=f"{queue}.other"), Queue.BindOk)
+    exclusive = Queue.Bind(queue=names[1], exchange="amq.direct", routing_key=queue, arguments=EXCLUSIVE)
+    for again in (False, True):
+        client = site.middle() if again else client
+        client.call(1, exclusive, Queue.BindOk)
+        assert bound(site, queue) == [names[1]] and bound(site, f"{queue}.other") == names
+        client.publish(b"m", queue, exchange="amq.direct")
+    client = site.client()
+    assert [client.count(name) for name in names] == [0, 2, 0]
+    later = Queue.Bind(queue=names[2], exchange="amq.direct", routing_key=queue, arguments=EXCLUSIVE)
+    client.call(1, later, Queue.BindOk)
+    assert bound(site, queue) == [names[2]]
+
+
+@pytest.mark.parametrize("site", ["alone"], indirect=True)
+def test_exchanges_and_bindings_that_are_refused(site: Site, client: Client, queue: str) -> None:
+    client.declare(queue)
+    for name in ("qpid.msg_sequence", "qpid.ive"):
+        for value in (1, True, "1"):
+            declare = commands.Exchange.Declare(exchange="x", exchange_type="direct", arguments={name: value})
+            assert client.refusal(declare) == 406
+        off = commands.Exchange.Declare(exchange=name, exchange_type="direct", arguments={name: False})
+        client.call(1, off, commands.Exchange.DeclareOk)
+    for exchange, value in (("amq.topic", True), ("amq.fanout", 1), ("amq.direct", "yes"), ("amq.direct", 2)):
+        bind = Queue.Bind(queue=queue, exchange=exchange, arguments={"qpid.exclusive-binding": value})
+        assert client.refusal(bind) == 406
+    client.send(method(1, commands.Exchange.Declare(exchange="x", exchange_type="xml")))
+    assert "'xml' is not implemented" in client.expect_close(503, 40, 10)

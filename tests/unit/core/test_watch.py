@@ -92,6 +92,15 @@ def test_who_takes_messages_is_told_and_read() -> None:
     assert client.owner.flows[-1] == ""
 
 
+def test_who_begins_to_take_messages_is_read_again() -> None:
+    """What it had sent behind its publishes has arrived with them."""
+    world = World(flow=(1, None), resume=(0, None))
+    world.publish(3)
+    assert held(world.publisher)
+    assert world.publisher.channel.get(world.queue, False)
+    assert not held(world.publisher)
+
+
 def test_others_are_not_touched() -> None:
     world = World(**FLOW)
     other = world.client()
