@@ -44,7 +44,6 @@ from qpidd_py.core.kinds cimport came, taken_over
 from qpidd_py.core.letters cimport give_up_stuck, is_stuck, move_messages, put, send_letters_of, waits_for_any
 from qpidd_py.core.paging cimport forget_waiters
 from qpidd_py.core.properties cimport Peeked, peek_properties
-from qpidd_py.core.pump cimport enforce
 from qpidd_py.core.queue cimport UNLIMITED
 from qpidd_py.core.returns cimport log_counts
 from qpidd_py.core.ring cimport ENTRY_SHARED, ring_at, ring_full
@@ -52,7 +51,6 @@ from qpidd_py.core.settlements cimport forget_returns
 from qpidd_py.core.slices cimport Slice
 from qpidd_py.core.turn cimport end_turn, shed
 from qpidd_py.core.waiting cimport enqueue_later, look_again, note_due
-from qpidd_py.core.watch cimport note_depth
 from qpidd_py.core.wire cimport le32, le64, putle16, putle32, putle64
 
 from qpidd_py.errors import InvariantError, LinkError
@@ -297,16 +295,12 @@ cdef class Engine:
                 self.mark_queue(queue)
         if route.limited:
             for queue in route.queues:
-                if queue.kind is not None:
-                    came(self, queue)
                 if queue.window is not None:
                     remember(queue, record)
                 if queue.delays is not None:
                     note_due(queue, record)
                 if queue.limited():
-                    enforce(self, queue, True)
-                if queue.watch is not None:
-                    note_depth(self, queue)
+                    came(self, queue)
         return position
 
     def publish(self, Route route, bytes exchange, bytes routing_key, bytes header, bytes body):
@@ -607,11 +601,7 @@ cdef class Engine:
             queue.look_at = UNLIMITED
             if queue.timed:
                 look_at(self, queue, self.now)
-            if queue.over(0, 0):
-                self.mark_queue(queue)
-            if queue.watch is not None:
-                note_depth(self, queue)
-            if queue.kind is not None:
+            if queue.limited():
                 taken_over(self, queue)
 
     def hold_inherited(self, uint64_t known):

@@ -1,12 +1,20 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""What a queue of a special kind (`Queue.kind`) does in addition, when a message comes, is settled, or the role changes."""
+"""What a queue with limits, with levels of its depth, or of a special kind (`Queue.kind`) does in addition, when a message
+comes, is settled, or the role changes."""
 from qpidd_py.core.groups cimport Groups, group_settled
+from qpidd_py.core.pump cimport enforce
 from qpidd_py.core.values cimport LastValues, keep_last, look_through, value_back
+from qpidd_py.core.watch cimport note_depth
 
 
 cdef int came(Engine engine, Queue queue) except -1:
     """The youngest message of the queue has just come."""
-    return keep_last(engine, queue) if isinstance(queue.kind, LastValues) else 0
+    if isinstance(queue.kind, LastValues):
+        keep_last(engine, queue)
+    enforce(engine, queue, True)
+    if queue.watch is not None:
+        note_depth(engine, queue)
+    return 0
 
 
 cdef int settled(Engine engine, Queue queue, uint64_t id, bint ready) except -1:
@@ -17,8 +25,13 @@ cdef int settled(Engine engine, Queue queue, uint64_t id, bint ready) except -1:
 
 
 cdef int taken_over(Engine engine, Queue queue) except -1:
-    """The role has changed: every message is ready."""
+    """This broker is the primary now, and every message is ready."""
     if isinstance(queue.kind, LastValues):
-        return look_through(engine, queue)
-    queue.kind = Groups((<Groups>queue.kind).key)
+        look_through(engine, queue)
+    elif queue.kind is not None:
+        queue.kind = Groups((<Groups>queue.kind).key)
+    if queue.over(0, 0):
+        engine.mark_queue(queue)
+    if queue.watch is not None:
+        note_depth(engine, queue)
     return 0
