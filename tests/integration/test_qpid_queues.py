@@ -295,7 +295,7 @@ def test_priorities_and_their_shares(site: Site, client: Client, queue: str) -> 
 
 # ---------------------------------------------------------------- exchanges and bindings
 
-EXCLUSIVE = {"qpid.exclusive-binding": True}
+EXCLUSIVE: Any = {"qpid.exclusive-binding": True}
 
 
 def bound(site: Site, key: str) -> list[str]:
