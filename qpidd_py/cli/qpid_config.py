@@ -68,6 +68,12 @@ def _queue_options(add: Callable[..., Any]) -> None:
     add("--max-queue-size", type=int, metavar="OCTETS", help="limit, of the bodies of messages that are ready")
     add("--max-queue-count", type=int, metavar="N", help="limit, in messages that are ready")
     add("--limit-policy", choices=("none", *listing.POLICIES), help="reject the newest (default), or drop the oldest")
+    add("--flow-stop-size", type=int, metavar="OCTETS", help="publishers wait above it, see --flow-resume-size")
+    add("--flow-stop-count", type=int, metavar="N", help="the same, in messages")
+    add("--flow-resume-size", type=int, metavar="OCTETS", help="publishers go on at it")
+    add("--flow-resume-count", type=int, metavar="N", help="the same, in messages")
+    add("--lvq-key", metavar="HEADER", help="keep the newest message of each value of this header")
+    add("--group-header", metavar="HEADER", help="messages with one value of it are with one client at a time")
     add("--start-replica", metavar="BROKER-URL", help="follow the queue of this name there, see `qpid-ha replicate`")
 
 
@@ -175,7 +181,11 @@ class Tool:
         )
 
     def _add_queue(self, name: str) -> int:
-        arguments = {**common_arguments(self._options), **limit_arguments(self._options)}
+        arguments = {
+            **common_arguments(self._options),
+            **limit_arguments(self._options),
+            **kind_arguments(self._options),
+        }
         declare = with_fields(commands.Queue.Declare(), queue=name, durable=self._options.durable, arguments=arguments)
         code = self._call(declare)
         if arguments.get("x-queue-type") == "quorum":
@@ -249,6 +259,20 @@ def limit_arguments(options: Options) -> dict[str, Any]:
     if policy != "none":
         arguments["x-overflow"] = listing.POLICIES[policy]
     return arguments
+
+
+def kind_arguments(options: Options) -> dict[str, Any]:
+    """What makes it another kind of queue; groups are always shared."""
+    values = {
+        "qpid.flow_stop_size": options.flow_stop_size,
+        "qpid.flow_stop_count": options.flow_stop_count,
+        "qpid.flow_resume_size": options.flow_resume_size,
+        "qpid.flow_resume_count": options.flow_resume_count,
+        "qpid.last_value_queue_key": options.lvq_key,
+        "qpid.group_header_key": options.group_header,
+        "qpid.shared_msg_group": None if options.group_header is None else True,
+    }
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def header_arguments(words: Sequence[str]) -> dict[str, Any]:

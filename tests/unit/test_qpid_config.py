@@ -93,6 +93,22 @@ def test_add_queue_with_everything(config, server):
     }
 
 
+def test_add_queues_of_other_kinds(config, server):
+    flow = ["--flow-stop-count", "9", "--flow-resume-count", "3", "--flow-stop-size", "99", "--flow-resume-size", "0"]
+    assert config("add", "queue", "last", "--lvq-key", "key", *flow) == (0, "")
+    assert queue(server, "last").arguments == {
+        "qpid.replicate": "none",
+        "qpid.last_value_queue_key": "key",
+        "qpid.flow_stop_count": 9,
+        "qpid.flow_resume_count": 3,
+        "qpid.flow_stop_size": 99,
+        "qpid.flow_resume_size": 0,
+    }
+    assert config("add", "queue", "groups", "--group-header", "group") == (0, "")
+    found = queue(server, "groups").arguments
+    assert (found["qpid.group_header_key"], found["qpid.shared_msg_group"]) == ("group", True)
+
+
 @pytest.mark.parametrize("clustered", [False, True])
 def test_add_queue_of_type_quorum_warns_without_a_cluster(server, capsys, clustered):
     server.broker.vhost.clustered, server.broker.vhost.default_replicate = clustered, "all"
