@@ -24,6 +24,8 @@ MESSAGE_TTL: Final = "x-message-ttl"  # milliseconds
 ALTERNATE: Final = "alternate-exchange"
 DEAD_LETTER_EXCHANGE: Final = "x-dead-letter-exchange"
 DEAD_LETTER_KEY: Final = "x-dead-letter-routing-key"
+DEAD_LETTER_STRATEGY: Final = "x-dead-letter-strategy"
+AT_LEAST_ONCE: Final = "at-least-once"
 SINGLE_CONSUMER: Final = "x-single-active-consumer"
 FENCING_TOKEN: Final = "x-fencing-token"  # each consumer of a queue with one at a time gets one
 QUEUE_TYPE: Final = "x-queue-type"
@@ -95,6 +97,7 @@ _KNOWN: Final[dict[str, Callable[[Any], str]]] = {
     MAX_PRIORITY: _priority,
     DEAD_LETTER_EXCHANGE: _name,
     DEAD_LETTER_KEY: _name,
+    DEAD_LETTER_STRATEGY: _one_of("at-most-once", AT_LEAST_ONCE),
     ALTERNATE: _name,
     OVERFLOW: _one_of("drop-head", "reject-publish", "reject-publish-dlx"),
     SINGLE_CONSUMER: _flag,
@@ -120,7 +123,6 @@ _CHECKS: Final = {
 
 _REFUSED: Final[dict[str, Callable[[Any], bool]]] = {
     QUEUE_TYPE: lambda value: bool(value == "stream"),
-    "x-dead-letter-strategy": lambda value: bool(value != "at-most-once"),
 }
 _NEEDS: Final = {
     DEAD_LETTER_KEY: DEAD_LETTER_EXCHANGE,
@@ -170,10 +172,19 @@ def check_type(arguments: Mapping[str, Any], level: str, what: str, **flags: boo
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
     for name in (name for name, value in flags.items() if quorum and value):
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, f"invalid property '{name}' for {what} of type quorum")
+    if not quorum and arguments.get(DEAD_LETTER_STRATEGY) == AT_LEAST_ONCE:
+        text = f"invalid arg '{DEAD_LETTER_STRATEGY}' for {what} of type classic: '{AT_LEAST_ONCE}' needs quorum"
+        raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
     for name in _ONLY_CLASSIC if quorum else _ONLY_QUORUM:
         if name in arguments:
             text = f"invalid arg '{name}' for {what} of type {'quorum' if quorum else 'classic'}"
             raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
+
+
+def keeps_letters(arguments: Mapping[str, Any]) -> bool:
+    """Whether dead letters stay until another queue has them.  As in RabbitMQ, only with a limit that refuses."""
+    wanted = arguments.get(DEAD_LETTER_STRATEGY) == AT_LEAST_ONCE and DEAD_LETTER_EXCHANGE in arguments
+    return wanted and arguments.get(OVERFLOW) == "reject-publish"
 
 
 def check_exchange_arguments(arguments: Mapping[str, Any], what: str) -> None:

@@ -21,6 +21,7 @@ from qpidd_py.broker.arguments import (
     REPLICATE,
     SINGLE_CONSUMER,
     compared,
+    keeps_letters,
 )
 from qpidd_py.broker.deduplication import window_of
 from qpidd_py.broker.qpid_arguments import BROWSE_ONLY, SELF_DESTRUCT, canonical, shape
@@ -60,6 +61,7 @@ def limit(core: Queue, arguments: Mapping[str, Any], secret: str = "") -> None:
         core.count_returns(NO_LIMIT if most < 0 else most)
     if CONSUMER_TIMEOUT in arguments:
         core.patience = quarters(arguments[CONSUMER_TIMEOUT] / 1000)
+    core.keeps = keeps_letters(arguments)
     core.single = bool(arguments.get(SINGLE_CONSUMER))
     core.fenced = bool(arguments.get(FENCING_TOKEN))
     core.rejects = arguments.get(OVERFLOW) in ("reject-publish", "reject-publish-dlx", SELF_DESTRUCT)

@@ -19,6 +19,8 @@ from qpidd_py.amqp.fields import encode_table
 from qpidd_py.broker.access import check_free, check_ours, check_source, find_exchange, refuse
 from qpidd_py.broker.arguments import (
     ALTERNATE,
+    AT_LEAST_ONCE,
+    DEAD_LETTER_STRATEGY,
     DEDUPLICATION,
     DELAYED_TYPE,
     QUEUE_TYPE,
@@ -30,6 +32,7 @@ from qpidd_py.broker.arguments import (
     check_type,
     compared,
     first_difference,
+    keeps_letters,
     queue_level,
 )
 from qpidd_py.broker.configuration import (
@@ -153,6 +156,9 @@ class VHost:
             check_type(arguments, "all" if lonely else level, f"queue '{name}' in vhost '/'", **flags)
             if lonely and arguments.get(QUEUE_TYPE) == "quorum":
                 self.floods.write(logging.WARNING, "quorum queue without a cluster, the only copy: %.100r", name)
+        if arguments.get(DEAD_LETTER_STRATEGY) == AT_LEAST_ONCE and not keeps_letters(arguments):
+            text = "dead letters at most once, since there is no 'x-overflow' reject-publish, or no exchange: %.100r"
+            self.floods.write(logging.WARNING, text, name)
         user = str(getattr(connection, "user", ""))
         check_queues(self.limits, name, user, len(self.queues), self.configuration.queues_of)
         self.endings.go_on(2)

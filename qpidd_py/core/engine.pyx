@@ -45,6 +45,7 @@ from qpidd_py.core.letters cimport give_up_stuck, is_stuck, move_messages, put, 
 from qpidd_py.core.paging cimport forget_waiters
 from qpidd_py.core.properties cimport Peeked, peek_properties
 from qpidd_py.core.queue cimport UNLIMITED
+from qpidd_py.core.retained cimport try_again
 from qpidd_py.core.returns cimport log_counts
 from qpidd_py.core.ring cimport ENTRY_SHARED, ring_at, ring_full
 from qpidd_py.core.settlements cimport forget_returns
@@ -86,6 +87,7 @@ cdef class Engine:
         self.uncommitted = deque()
         self.removals = Removals()
         self.refused = deque()
+        self.retained = {}
         self.publishers = set()
         self.throttles = set()
         self.starved = []
@@ -128,6 +130,7 @@ cdef class Engine:
             c.channel.cancel(c.tag)
         del self.queues[queue.number]
         self.expiries.drop(queue)
+        self.retained.pop(queue, None)
         self.last_queue = None
         if self.on_removed is not None:
             self.note_all(queue, "deleted", True)
@@ -554,6 +557,8 @@ cdef class Engine:
         except MemoryError:
             self.short = True
         self.pool.trim_idle()
+        if self.retained:
+            try_again(self)
         self.expiring = self.expiries.waits(self.now)
         if self.turn_wanted or self.touched_queues or self.short or self.expiring:
             self.end_turn()
@@ -588,6 +593,7 @@ cdef class Engine:
         self.flush()
         forget_returns(self)
         self.letters.clear()
+        self.retained.clear()
         self.refused.clear()
         self.uncommitted.clear()
         self.position = self.sequence = (epoch << SEQUENCE_BITS) | (self.sequence & SEQUENCE_MASK)
@@ -639,6 +645,7 @@ cdef class Engine:
         self.dirty_queues = []
         self.expiries = Deadlines()
         self.letters.clear()
+        self.retained.clear()
         self.refused.clear()
         self.uncommitted.clear()
         self.log.take()

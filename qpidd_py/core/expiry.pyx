@@ -13,6 +13,7 @@ from libc.stdint cimport int64_t
 from qpidd_py.core.letters cimport MAX_LETTERS
 from qpidd_py.core.paging cimport at_hand
 from qpidd_py.core.pump cimport take_and_drop
+from qpidd_py.core.retained cimport holds_many
 from qpidd_py.core.ring cimport ENTRY_TIMED, Entry, ring_at
 from qpidd_py.core.waiting cimport release_due
 
@@ -69,6 +70,8 @@ cdef uint64_t expire_heads(Engine engine, Queue queue, int64_t* left) except 0:
         while index >= 0 and known(level, index, queue) and level.expired(index, engine.now):
             if left[0] <= 0 or len(engine.letters) >= MAX_LETTERS:
                 return engine.now
+            if holds_many(engine, queue):
+                return engine.now + AGAIN
             left[0] -= 1
             take_and_drop(engine, queue, level, index, "expired")
             index = level.peek_ready()

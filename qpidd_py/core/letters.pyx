@@ -24,6 +24,7 @@ from qpidd_py.core.expiry cimport expire_queue
 from qpidd_py.core.paging cimport at_hand
 from qpidd_py.core.pump cimport pump, take_and_drop
 from qpidd_py.core.ranges cimport ranges_room
+from qpidd_py.core.retained cimport lands, one_more, retain
 from qpidd_py.core.ring cimport ENTRY_TIMED, GONE, Entry, content_of, record_of, ring_at
 from qpidd_py.core.watch cimport note_overflow
 from qpidd_py.core.wire cimport le64
@@ -158,13 +159,16 @@ cdef int send_letter(Engine engine, tuple note) except -1:
         raise InvariantError(f"dead letter {id} is not in queue {queue.name}")
     content = content_of(ring_at(&level.main, index))
     letter = queue.dead_letter(reason, *content)
+    if queue.keeps and letter is not None and not lands(engine, queue, letter[0], len(content[3])):
+        return retain(engine, note)
+    index = level.locate(id, index)         # a consumer of a target may have made room
     if engine.on_removed is not None:
         engine.note_removal(queue, ring_at(&level.main, index), reason, letter is not None)
     if letter is None:
         return engine.dequeue(level, index)
     route, exchange, routing_key, header = letter
     transfer(engine, level, index, route, exchange, routing_key, header, content[3])
-    return 0
+    return one_more(engine, queue) if queue.keeps else 0
 
 
 cdef int transfer(Engine engine, Queue level, uint64_t index, Route route, bytes exchange, bytes routing_key,

@@ -28,6 +28,7 @@ cdef class Queue:
     cdef public uint64_t ttl                # milliseconds; UNLIMITED = none
     cdef public uint32_t patience           # quarters of a second that a client may keep a delivery; 0 = the broker's
     cdef public bint rejects                # a full queue refuses the newest instead of dropping the oldest
+    cdef public bint keeps                  # its dead letters stay until they have another queue (see retained.pyx)
     cdef public bint refused_die            # what it refuses goes to the dead letters
     cdef public Delays delays               # of a queue whose messages wait for their time (see waiting.pyx); else None
     cdef public object watch                # a Watch (see watch.pyx), or None

@@ -532,6 +532,21 @@ def test_what_waits_in_its_queue_at_a_fail_over_has_not_come_back(site: Site, cl
     assert taken(client, queue, back=True) == (True, 3)
 
 
+def test_dead_letters_at_least_once_stay_until_a_queue_has_them(site: Site, client: Client, queue: str) -> None:
+    dead = f"{queue}.dead"
+    arguments = {**QUORUM, "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish", **dying(dead)}
+    client.declare(queue, arguments=arguments)
+    client.publish(b"x", queue, expiration="100")
+    for again in (False, True):
+        client = site.middle() if again else client
+        time.sleep(0.3)  # it has expired
+        assert client.bodies(queue) == [], "it waits for its queue"
+    client.declare(dead, arguments=ALL)
+    assert wait_for(lambda: client.count(dead)) == 1
+    assert reasons(client, dead) == ["expired"]
+    assert client.count(queue) == 0
+
+
 def test_a_quorum_queue_that_names_no_limit_has_one(site: Site, client: Client, queue: str) -> None:
     client.declare(queue, arguments=QUORUM)
     client.publish(b"x", queue)

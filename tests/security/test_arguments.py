@@ -12,7 +12,7 @@ Queue = commands.Queue
 REFUSED: dict[str, Any] = {
     "x-queue-type": "stream",
     "x-delivery-limit": 3,  # of a queue that is not of type quorum
-    "x-dead-letter-strategy": "at-least-once",
+    "x-dead-letter-strategy": "at-least-once",  # of a queue that is not of type quorum
     "qpid.policy_type": "flow_to_disk",
     "qpid.LVQ_key": "key",
     "qpid.group_header_key": "group",  # without `qpid.shared_msg_group`
