@@ -22,7 +22,7 @@ from tools.docs.generated import GENERATED
 from tools.docs.hook import ELSEWHERE, MARK, loads, on_page_markdown
 from tools.programs import programs
 
-LANGUAGES = {"console", "sh", "python", "text"}
+LANGUAGES = {"console", "sh", "python", "text", "java", "javascript", "go"}
 PROGRAMS = programs()
 SHELL = re.compile(r"&&|\|\||[;|]|\$\(|\)|^do |^done")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")

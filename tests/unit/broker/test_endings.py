@@ -52,9 +52,13 @@ def queue_of(vhost: VHost, name: str, **flags: bool) -> Any:
     return vhost.declare_queue(None, name, arguments=ALL, **wanted)[0]
 
 
+def arguments_of(kind: str) -> dict[str, str]:
+    return {**ALL, "x-delayed-type": "direct"} if kind == "x-delayed-message" else ALL
+
+
 def bind(vhost: VHost, kind: str, count: int, queues: int) -> None:
     """`count` bindings of an exchange of this kind to `queues` queues."""
-    vhost.declare_exchange("e", kind, True, False, False, ALL)
+    vhost.declare_exchange("e", kind, True, False, False, arguments_of(kind))
     to = [queue_of(vhost, f"q{number}") for number in range(queues)]
     for number in range(count):
         key = b"1" if kind == "x-consistent-hash" else b"a.k%d" % number
@@ -136,7 +140,7 @@ def test_one_that_is_declared_again_has_none_of_the_bindings(kind: str) -> None:
     vhost.bind("e", queue, key, {"n": 0})
     assert exchange.size == 41
     vhost.delete_exchange("e", False)
-    vhost.declare_exchange("e", kind, True, False, False, ALL)
+    vhost.declare_exchange("e", kind, True, False, False, arguments_of(kind))
     assert vhost.routing.destinations(vhost.exchanges["e"], b"a.k0", {"headers": {"n": 0}}) == []
     vhost.bind("e", queue, key, {"n": 0})
     left(vhost)
