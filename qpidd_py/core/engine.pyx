@@ -38,7 +38,6 @@ from qpidd_py.core.compaction cimport compact
 from qpidd_py.core.connection cimport Connection
 from qpidd_py.core.deadlines cimport Deadlines
 from qpidd_py.core.departures cimport log_delivered, log_delivered_of, log_dequeues
-from qpidd_py.core.duplicates cimport remember
 from qpidd_py.core.expiry cimport after, look_at
 from qpidd_py.core.kinds cimport came, taken_over
 from qpidd_py.core.letters cimport give_up_stuck, is_stuck, move_messages, put, send_letters_of, waits_for_any
@@ -51,7 +50,7 @@ from qpidd_py.core.ring cimport ENTRY_SHARED, ring_at, ring_full
 from qpidd_py.core.settlements cimport forget_returns
 from qpidd_py.core.slices cimport Slice
 from qpidd_py.core.turn cimport end_turn, shed
-from qpidd_py.core.waiting cimport enqueue_later, look_again, note_due
+from qpidd_py.core.waiting cimport enqueue_later
 from qpidd_py.core.wire cimport le32, le64, putle16, putle32, putle64
 
 from qpidd_py.errors import InvariantError, LinkError
@@ -298,12 +297,8 @@ cdef class Engine:
                 self.mark_queue(queue)
         if route.limited:
             for queue in route.queues:
-                if queue.window is not None:
-                    remember(queue, record)
-                if queue.delays is not None:
-                    note_due(queue, record)
                 if queue.limited():
-                    came(self, queue)
+                    came(self, queue, record)
         return position
 
     def publish(self, Route route, bytes exchange, bytes routing_key, bytes header, bytes body):
@@ -600,10 +595,6 @@ cdef class Engine:
         self.changed = self.replicated = self.position      # nothing of what was taken over is known to be safe
         for queue in self.queues.values():
             queue.reset()
-            if queue.window is not None:
-                queue.window.settle()
-            if queue.delays is not None:
-                look_again(queue)
             queue.look_at = UNLIMITED
             if queue.timed:
                 look_at(self, queue, self.now)

@@ -1,14 +1,20 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""What a queue with limits, with levels of its depth, or of a special kind (`Queue.kind`) does in addition, when a message
-comes, is settled, or the role changes."""
+"""What a queue with limits, with levels of its depth, with keys that it remembers, with delays, or of a special kind
+(`Queue.kind`) does in addition, when a message comes, is settled, or the role changes."""
+from qpidd_py.core.duplicates cimport remember
 from qpidd_py.core.groups cimport Groups, group_settled
 from qpidd_py.core.pump cimport enforce
 from qpidd_py.core.values cimport LastValues, keep_last, look_through, value_back
+from qpidd_py.core.waiting cimport look_again, note_due
 from qpidd_py.core.watch cimport note_depth
 
 
-cdef int came(Engine engine, Queue queue) except -1:
+cdef int came(Engine engine, Queue queue, const uint8_t* record) except -1:
     """The youngest message of the queue has just come."""
+    if queue.window is not None:
+        remember(queue, record)
+    if queue.delays is not None:
+        note_due(queue, record)
     if isinstance(queue.kind, LastValues):
         keep_last(engine, queue)
     enforce(engine, queue, True)
@@ -26,6 +32,10 @@ cdef int settled(Engine engine, Queue queue, uint64_t id, bint ready) except -1:
 
 cdef int taken_over(Engine engine, Queue queue) except -1:
     """This broker is the primary now, and every message is ready."""
+    if queue.window is not None:
+        queue.window.settle()
+    if queue.delays is not None:
+        look_again(queue)
     if isinstance(queue.kind, LastValues):
         look_through(engine, queue)
     elif queue.kind is not None:

@@ -80,7 +80,7 @@ cdef class Queue:
     cdef inline bint limited(self) noexcept:
         """Whether a message that comes has more to do than to take its place."""
         return (self.max_count != UNLIMITED or self.max_bytes != UNLIMITED or self.watch is not None
-                or self.kind is not None)
+                or self.kind is not None or self.window is not None or self.delays is not None)
     cdef inline bint over(self, uint64_t count, uint64_t octets) noexcept:
         """Beyond its limits with that much more?"""
         return self.ready + count > self.max_count or self.ready_bytes + octets > self.max_bytes

@@ -48,7 +48,7 @@ cdef class Route:
             self.replicated += q.replicated
             self.windows = self.windows or q.window is not None
             self.delays = self.delays or q.delays is not None
-            self.limited = self.limited or self.windows or self.delays or q.limited()
+            self.limited = self.limited or q.limited()
             self.timed = self.timed or q.ttl != UNLIMITED or (q.window is not None and q.window.time != UNLIMITED)
 
 

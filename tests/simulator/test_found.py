@@ -16,12 +16,7 @@ from ha.promotion.claims import fell_silent
 from qpidd_py.broker.broker import Broker
 from qpidd_py.core import Engine
 from tests.simulator.mistakes_asker import hang_up_early
-from tests.simulator.mistakes_journal import (
-    copy_stands_for_member,
-    listed_before_it_is_noted,
-    old_copy_is_whole,
-    removal_below_majority,
-)
+from tests.simulator.mistakes_journal import copy_stands_for_member, old_copy_is_whole, removal_below_majority
 from tests.simulator.mistakes_liveness import followers_say_nothing, removed_for_good
 from tests.simulator.mistakes_log import half_a_difference, unchanged_is_safe
 from tests.simulator.mistakes_manager import promote_whom_it_fences
@@ -131,7 +126,6 @@ def test_a_schedule_that_failed_holds(path: Path) -> None:
         ("an-old-copy-of-the-data-directory", old_copy_is_whole, "I1: p1.1@1"),
         ("promoted-on-both-sides", promote_whom_it_fences, "I9: a says that p1.2@2"),
         ("a-primary-that-is-cut-off-keeps-its-score", primary_that_is_sure, "liveness: 12 s after its repair"),
-        ("its-power-fails-in-the-moment-of-a-promotion", listed_before_it_is_noted, "I1: p1."),
         ("its-removal-is-only-on-record", removed_for_good, "liveness: 4 s after the repair there is no primary"),
         ("heard-by-those-that-follow", followers_say_nothing, "liveness: 12 s after its repair"),
     ],
