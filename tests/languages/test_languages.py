@@ -20,6 +20,7 @@ import pytest
 
 from tests.faults.scene import QpiddScene, qpidd_scene
 from tests.support.documents import ROOT, blocks
+from tests.support.system import skip_without
 from tests.support.wait import wait_for
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -146,9 +147,7 @@ def declare(scene: QpiddScene, queue: str) -> None:
 
 @pytest.mark.parametrize("name", CLIENTS)
 def test_through_kill_and_stop(name: str, scene: QpiddScene) -> None:
-    missing = [tool for tool in TOOLS[name] if shutil.which(tool) is None]
-    if missing:
-        pytest.skip(f"{missing} is not installed")
+    skip_without(*TOOLS[name])
     command = CLIENTS[name]()
     scene.whole()
     declare(scene, name)

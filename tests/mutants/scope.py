@@ -90,6 +90,7 @@ UNREVIEWED: Final[Mapping[str, tuple[str, ...]]] = {
         "shell/client_rows",
         "shell/events",
         "shell/queue_dump",
+        "shell/told",
     ),
     "it speaks with sockets, files and other programs, or reads options: real processes judge it (tests/integration)": (
         "dial",
@@ -119,7 +120,10 @@ UNREVIEWED: Final[Mapping[str, tuple[str, ...]]] = {
         "shell/consistent",
         "shell/core_link",
         "shell/environment",
+        "shell/configuration",
         "shell/failover_updates",
+        "shell/from_options",
+        "shell/identity",
         "shell/management_link",
         "shell/standalone",
         "shell/tls_link",
