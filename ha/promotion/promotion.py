@@ -259,7 +259,8 @@ def decide(
     whole = [view for view in survey.views if view.whole and newest.lists(view.member)]
     positions = {view.id: (view.stored, view.writer) for view in whole}
     holders = (*newest.members, *replaced)
-    listed = (*newest.brokers, me.address) if case.returns and me.address not in newest.brokers else newest.brokers
+    removed = case.returns and newest.brokers and me.address not in newest.brokers
+    listed = (*newest.brokers, me.address) if removed else newest.brokers
     return Claim(epoch, newest, _expected(me, survey, newest), case.whole, positions, holders, survey.lost, listed)
 
 

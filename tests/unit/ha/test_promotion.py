@@ -386,6 +386,17 @@ def test_a_broker_whose_removal_is_only_on_record_returns() -> None:
         assert "a may hold more" in refused_by_registry(view("b"), seen, record)
 
 
+def test_a_broker_that_a_recorded_set_lacks_and_the_list_does_not_changes_no_list() -> None:
+    """The list is that of ha-brokers-url, which no set repeats."""
+    smaller = SET.shrink(["id-b", "id-c"])
+    for brokers in (), BROKERS:
+        listed = replace(smaller, brokers=brokers)
+        record = recorded(replace(entry("a", listed), replaced=(MEMBERS["b"],)))
+        found = by_registry(view("b"), survey(view("a", State.JOINING, 0, False)), record)
+        assert isinstance(found, Claim)
+        assert found.brokers == found.base.brokers == brokers
+
+
 def test_a_broker_whose_removal_another_one_knows_does_not_return() -> None:
     removed = SET.change_brokers(("a:1", "c:1"), "b:1")
     record = recorded(replace(entry("a", removed), replaced=(MEMBERS["b"],)))
