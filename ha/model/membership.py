@@ -136,12 +136,15 @@ class InSync:
         kept = tuple(member for member in self.members if member.id not in gone)
         return replace(self, version=self.version + 1, members=kept)
 
-    def succeed(self, epoch: int, leader: str, members: Iterable[Member], brokers: tuple[str, ...] = ()) -> InSync:
-        """The first set of a new primary; `brokers` if it has another list than this one."""
+    def succeed(self, epoch: int, leader: str, members: Iterable[Member]) -> InSync:
+        """The first set of a new primary, which is on its own list: this set may have removed it, without being in
+        force."""
         if epoch <= self.epoch:
             raise InvariantError(f"the epoch must grow: {self.epoch} to {epoch}")
         listed = {member.listed() for member in members}
-        return InSync(epoch, leader, self.version + 1, tuple(sorted(listed)), brokers or self.brokers)
+        own = {member.address for member in listed if member.id == leader and member.address}
+        returns = own - set(self.brokers) if self.brokers else ()
+        return InSync(epoch, leader, self.version + 1, tuple(sorted(listed)), (*self.brokers, *returns))
 
     def change_brokers(self, brokers: tuple[str, ...], removed: str = "") -> InSync:
         """The next version, for another list of brokers; a removed one leaves the set in the same step."""

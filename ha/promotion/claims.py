@@ -37,8 +37,6 @@ class Claim:
     """Brokers that may hold all that was confirmed, until the first set of the new epoch is in force."""
     lost: frozenset[str] = frozenset()
     """Ids of the brokers that have forgotten what they knew: the first step took them for silent."""
-    brokers: tuple[str, ...] = ()
-    """The list of the first set: that of the base, and the claimant if the base removes it (R0)."""
 
 
 @dataclass(frozen=True)

@@ -259,9 +259,7 @@ def decide(
     whole = [view for view in survey.views if view.whole and newest.lists(view.member)]
     positions = {view.id: (view.stored, view.writer) for view in whole}
     holders = (*newest.members, *replaced)
-    removed = case.returns and newest.brokers and me.address not in newest.brokers
-    listed = (*newest.brokers, me.address) if removed else newest.brokers
-    return Claim(epoch, newest, _expected(me, survey, newest), case.whole, positions, holders, survey.lost, listed)
+    return Claim(epoch, newest, _expected(me, survey, newest), case.whole, positions, holders, survey.lost)
 
 
 def _members(found: Iterable[Member], me: View, survey: Survey, safety: Safety, newest: InSync) -> tuple[Member, ...]:

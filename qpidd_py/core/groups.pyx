@@ -18,7 +18,7 @@ from heapq import heappop, heappush
 from qpidd_py.core.channel cimport Consumer
 from qpidd_py.core.paging cimport at_hand
 from qpidd_py.core.properties cimport header_value
-from qpidd_py.core.pump cimport put_off, take_and_drop
+from qpidd_py.core.pump cimport put_off, take_and_drop, take_turns
 from qpidd_py.core.ring cimport READY, Entry, content_of, ring_after, ring_at
 
 from qpidd_py.errors import InvariantError
@@ -237,7 +237,7 @@ cdef int disown(Groups g, Group group) except -1:
 
 cdef int pump_groups(Engine engine, Queue queue, bint now) except -1:
     """One by one to the consumers with the highest priority that can take it; equal ones take turns."""
-    cdef size_t n = len(queue.consumers), i = 0, last
+    cdef size_t n = len(queue.consumers), i = 0
     cdef int64_t index
     cdef uint64_t next
     cdef Consumer c
@@ -257,10 +257,7 @@ cdef int pump_groups(Engine engine, Queue queue, bint now) except -1:
         if not c.channel.deliver(c, queue, index, True):
             continue
         group_taken(queue, index, next, c)
-        last = i
-        while last + 1 < n and (<Consumer>queue.consumers[last + 1]).priority == c.priority:
-            last += 1
-        queue.consumers.insert(last, queue.consumers.pop(i))
+        take_turns(queue, i)
     if (<Groups>queue.kind).more:
         return put_off(engine, queue)
     return 0

@@ -76,10 +76,9 @@ cdef int put_off(Engine engine, Queue queue) except -1:
 
 cdef int pump_ranked(Engine engine, Queue queue, bint now) except -1:
     """One by one to the consumers with the highest priority that can take it; equal ones take turns."""
-    cdef size_t n = len(queue.consumers), i = 0, last
+    cdef size_t n = len(queue.consumers), i = 0
     cdef int64_t index
     cdef Consumer c
-    cdef Queue level
     while i < n:
         c = <Consumer>queue.consumers[i]
         if not c.ready():
@@ -92,11 +91,18 @@ cdef int pump_ranked(Engine engine, Queue queue, bint now) except -1:
             return 0
         if not c.channel.deliver(c, queue.head(), index, True):
             continue
-        last = i
-        while last + 1 < n and (<Consumer>queue.consumers[last + 1]).priority == c.priority:
-            last += 1
-        queue.consumers.insert(last, queue.consumers.pop(i))
+        take_turns(queue, i)
         i = 0
+    return 0
+
+
+cdef int take_turns(Queue queue, size_t i) except -1:
+    """This consumer got a message: those with its priority come before it."""
+    cdef size_t n = len(queue.consumers), last = i
+    cdef int64_t priority = (<Consumer>queue.consumers[i]).priority
+    while last + 1 < n and (<Consumer>queue.consumers[last + 1]).priority == priority:
+        last += 1
+    queue.consumers.insert(last, queue.consumers.pop(i))
     return 0
 
 

@@ -10,28 +10,13 @@ from pamqp import commands
 
 from qpidd_py.amqp.codec import encode_method
 from tests.interop.raw import method
-from tests.support import five_ways, three_ways
+from tests.support import five_ways
 from tests.support.five_ways import FIVE_WAYS
 from tests.support.three_ways import Client, Site, declaration
 from tests.support.wait import wait_for
 
 Basic, Connection, Queue = commands.Basic, commands.Connection, commands.Queue
 TOLD = {"capabilities": {"connection.blocked": True}}
-
-
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with three_ways.alone(tmp_path_factory.mktemp("alone")) as broker:
-        yield broker
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    members = three_ways.cluster(tmp_path_factory.mktemp("cluster"))
-    try:
-        yield members
-    finally:
-        members.close()
 
 
 @pytest.fixture(scope="module")
