@@ -260,7 +260,7 @@ class Load:
             with contextlib.suppress(*([] if complete else [TimeoutError])):
                 sender.publisher.settle(self.patience)
             self.evidence.unsettled[sender.name] = sender.publisher.unsettled()
-        if not self._arrived() and complete:
+        if stays(lambda: self._missing(), self.patience, poll=0.05) and complete:
             raise AssertionError(self._what_is_missing())
         for receiver in self.receivers:
             receiver.stop()
@@ -269,14 +269,6 @@ class Load:
         for place in self.places.values():
             self.evidence.audit += read_all(self._audit(), place.audit)
         return judge(self.evidence)
-
-    def _arrived(self) -> bool:
-        """True when nothing is missing.  Receivers that are far behind have time while they get on."""
-        left = len(self._missing()) + 1
-        while left > len(self._missing()) > 0:
-            left = len(self._missing())
-            stays(lambda: self._missing(), self.patience, poll=0.05)
-        return not self._missing()
 
     def verdict(self, forgiven: Collection[str] = ()) -> Report:
         """Of `finish`; AssertionError names what was not kept, but for the rules that are `forgiven`."""
