@@ -22,6 +22,7 @@ from ha.salvage.lines import decode_record
 from qpidd_py.cli.qpidd_journal import main as qpidd_journal
 from qpidd_py.store.archive import decode_message
 from qpidd_py.store.archive_file import ArchiveFile
+from tests.acceptance.disks import SmallDisk
 from tests.support.process import BrokerProcess
 from tests.support.wait import wait_for, wait_logged
 
@@ -309,6 +310,28 @@ def test_a_member_takes_part_when_its_disk_has_its_name(tmp_path: Path) -> None:
         flag.unlink()
         wait_logged(broker, "Broker running on")
         wait_logged(broker, "SIGHUP: log rules, user file and certificates are read")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system: root only")
+def test_a_member_takes_part_though_its_disk_takes_no_segment(tmp_path: Path) -> None:
+    """Its name is not on disk, since nothing can be; consumers can be served all the same."""
+    others = "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"
+    options = (*SMALL, "--disk-free-limit", "0", "--ha-cluster", "yes", "--ha-brokers-url", others)
+    broker = BrokerProcess(tmp_path, *options)
+    disk = SmallDisk(broker.data_dir, 8 << 20)
+    try:
+        broker.start().stop()
+        for spare in (broker.data_dir / "journal").glob("spare*"):
+            spare.unlink()
+        left = shutil.disk_usage(broker.data_dir).free
+        (broker.data_dir / "filler").write_bytes(bytes(left - (300 << 10)))
+        broker.start()
+        wait_logged(broker, "the disk of the journal is full")
+        (broker.data_dir / "filler").unlink()
+        wait_logged(broker, "the disk of the journal has space again")
+    finally:
+        broker.close()
+        disk.close()
 
 
 def test_a_journal_that_is_not_read_is_a_warning(broker: BrokerProcess) -> None:

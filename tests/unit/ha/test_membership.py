@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -119,6 +120,16 @@ def test_who_is_removed_is_not_in_the_next_version() -> None:
 def test_the_first_set_of_a_new_primary_keeps_the_brokers_and_counts_on() -> None:
     first = SET.succeed(4, "id-c", [C, B, C])
     assert first == InSync(4, "id-c", 8, (B, C), SET.brokers)
+
+
+def test_a_new_primary_is_on_its_own_list_and_nobody_else_enters() -> None:
+    """It was removed by a set that was never in force.  Who has no address is on no list."""
+    d, nowhere = Member("id-d", "d", "d:1"), Member("id-e", "e")
+    removed = replace(SET, brokers=("a:1",))
+    assert removed.succeed(4, "id-c", [C, d]).brokers == ("a:1", C.address)
+    assert removed.succeed(4, "id-a", [A, C, d]).brokers == ("a:1",)
+    assert removed.succeed(4, "id-e", [nowhere, d]).brokers == ("a:1",)
+    assert replace(SET, brokers=()).succeed(4, "id-c", [C]).brokers == ()
 
 
 @pytest.mark.parametrize("epoch", [2, 3])

@@ -576,6 +576,19 @@ class TestSilenceAndPauses:
         alone.backup.tick()
         assert len(alone.done()) == spoken
 
+    def test_who_has_asked_is_told_when_the_primary_has_answered(self) -> None:
+        alone = Alone()
+        alone.backup.asked_by("id-c")
+        told = ("control", "heard", alone.local.ages())
+        alone.joining.primary = ""
+        alone.backup.tick()
+        assert told not in alone.done()
+        alone.joining.primary = "a"
+        alone.backup.tick()
+        assert told in alone.done()
+        alone.backup.tick()
+        assert told not in alone.done(), "once"
+
     def test_frames_that_were_sent_spare_a_heartbeat(self) -> None:
         alone = Alone()
         alone.backup.tick()

@@ -410,8 +410,8 @@ def test_a_broker_whose_removal_another_one_knows_does_not_return() -> None:
     settled = recorded(entry("a", removed))
     untold = survey(view("a", State.JOINING, 0, False), view("c", State.JOINING, 0, False))
     assert "it is no longer a member of the cluster" in refused_by_registry(view("b"), untold, settled)
-    elsewhere = replace(view("b"), address="d:1")
-    assert "it is no longer a member of the cluster" in refused_by_registry(elsewhere, untold, record)
+    for other in replace(view("b"), address="d:1"), replace(view("b"), id="id-x"):
+        assert "it is no longer a member of the cluster" in refused_by_registry(other, untold, record)
 
 
 # ---- members at run time

@@ -220,6 +220,13 @@ def test_a_target_that_does_not_answer_disturbs_no_client(world: World) -> None:
     still_primary(world)
 
 
+def test_a_target_that_answers_with_an_error_disturbs_no_client(world: World) -> None:
+    filled(world)
+    world["b"].requests.request = _refusing(world["b"], "ha.ask")  # type: ignore[method-assign]
+    assert failed(world) == "relocation to b failed: b does not answer; a is primary"
+    still_primary(world)
+
+
 def test_a_target_of_an_earlier_version_does_not_say_whether_it_can_store(world: World) -> None:
     filled(world)
     real = world["b"].requests.request
@@ -247,11 +254,11 @@ def test_a_target_that_refuses_makes_us_primary_again(world: World) -> None:
     world.until(lambda: client.confirmed == 1)
 
 
-def _refusing(host: Host) -> Any:
+def _refusing(host: Host, refused: str = "ha.promote") -> Any:
     real = host.requests.request
 
     def request(method: str, arguments: Json, reply: Any, user: str) -> bool:
-        if method != "ha.promote":
+        if method != refused:
             return real(method, arguments, reply, user)
         reply({"ok": False, "error": "not today"})
         return True

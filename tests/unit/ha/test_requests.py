@@ -105,6 +105,15 @@ def test_a_stranger_cannot_depose_by_a_question(guarded: World) -> None:
     assert guarded["a"].state is State.JOINING
 
 
+def test_a_stranger_makes_no_disk_write(guarded: World) -> None:
+    host = guarded["b"]
+    for user, stores in ("guest", None), ("qpid-ha", True):
+        (answer,) = ask(host.requests, "ha.ask", {"store": True}, user)
+        assert answer["result"].get("stores") is stores
+    (answer,) = ask(host.requests, "ha.ask", {}, "qpid-ha")
+    assert "stores" not in answer["result"]
+
+
 def test_a_cluster_with_a_steerer_works(guarded: World) -> None:
     host: Host = guarded["a"]
     replies = ask(host.requests, "ha.relocate", {"to": "b"}, "qpid-ha")
