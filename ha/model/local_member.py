@@ -110,6 +110,7 @@ class LocalMember:
         self.lost = ""
         """Why we have forgotten a vote, until a primary has listed us; empty if we have not."""
         self._fresh = not state.epoch and not state.in_sync.version
+        self._voted = state.epoch
         self._disbelieved = 0
         self._began = env.now()
         self.closed: Callable[[], str] = lambda: ""
@@ -123,7 +124,7 @@ class LocalMember:
         self.disk = DiskWatch(env, settings.dead_after, lambda: self.changed())
         self._hearing = Hearing(env)
         self.journal_watch = JournalWatch(env, self.journal, settings.dead_after, settings.slow_backup_timeout)
-        self._heard = InSync()  # the newest set that others told us of: used to find brokers, never to decide
+        self._heard = InSync()  # the newest set that we were told of: used to find brokers, never to decide
 
     # ---- who we are -----------------------------------------------------------------------------------------------
 
@@ -183,7 +184,14 @@ class LocalMember:
             self.settings.ports,
             bool(self.before) and self.env.now() - self._began < self.settings.backup_timeout,
             bool(self.lost),
+            tuple(self.epochs_led.items()),
         )
+
+    @property
+    def epochs_led(self) -> dict[str, int]:
+        """As in `View`."""
+        led = {origin.leader: epoch for epoch, origin in sorted(self.lineage.items())}
+        return {**led, self.id: max(led.get(self.id, 0), self._voted)}
 
     def _durable(self, position: int) -> int:
         """As in `View`."""
@@ -417,6 +425,9 @@ class LocalMember:
             if view.address in self.brokers:
                 self._hearing.said(view.address, dict(view.heard), self.settings.address)
                 self._hearing.answered(view.address)
-        sets = [self._heard, *(view.in_sync for view in survey.views)]
-        self._heard = max(sets, key=lambda in_sync: in_sync.key)
+        self.heard_of(view.in_sync for view in survey.views)
+
+    def heard_of(self, sets: Iterable[InSync]) -> None:
+        """Other brokers, or the registry, name these sets."""
+        self._heard = max((self._heard, *sets), key=lambda in_sync: in_sync.key)
         self.look_for_namesake(self._heard)

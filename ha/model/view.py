@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from ha.model.environment import Answer, Outcome
 from ha.model.hearing import ages
 from ha.model.membership import InSync, Member
 from ha.model.position import text
-from ha.model.protocol import need, need_epoch, short_text
+from ha.model.protocol import is_short_text, need, need_epoch, short_text
 from ha.model.status import State
 from qpidd_py.errors import LinkError
 
@@ -53,6 +53,9 @@ class View:
     """Of our own view: a restart has brought back what we hold, less than `ha-backup-timeout` ago."""
     lost: bool = False
     """It has forgotten a vote and a set, as after a replaced disk, and no primary has listed it since."""
+    led: tuple[tuple[str, int], ...] = ()
+    """The last epoch of each broker that has led one, as this broker's log knows.  Of its own: or as its vote knew when
+    it started, since that was on disk before."""
 
     @property
     def leads(self) -> bool:
@@ -68,6 +71,16 @@ class View:
     def brought_back(self) -> bool:
         """Its journal has brought back everything up to its position, and it follows no primary yet."""
         return self.state is State.JOINING and 0 < self.position <= self.durable
+
+    def outdated(self, views: Iterable[View]) -> int:
+        """The last epoch that this broker has led, if only these know of it; 0 otherwise.  Then its data directory was
+        put back from an older copy, and may lack what it acknowledged since."""
+        led = max((epoch for view in views for id, epoch in view.led if id == self.id), default=0)
+        return led if led > dict(self.led).get(self.id, 0) else 0
+
+    def as_old_copy(self) -> View:
+        """What it holds stands for no member."""
+        return replace(self, whole=False, durable=0)
 
     @property
     def member(self) -> Member:
@@ -102,6 +115,7 @@ class View:
             **({"durable": self.durable} if self.durable >= 0 else {}),
             **({"ports": list(self.ports)} if self.ports else {}),
             **({"lost": True} if self.lost else {}),
+            **({"led": dict(self.led)} if self.led else {}),
         }
 
     @classmethod
@@ -135,7 +149,16 @@ class View:
             tuple(ages(value).items()),
             _ports(value.get("ports")),
             lost=bool(value.get("lost")),
+            led=tuple(epochs_led(value).items()),
         )
+
+
+def epochs_led(value: Mapping[str, Any]) -> dict[str, int]:
+    """The field `led`; it may be missing.  Raises LinkError when it is something else."""
+    found = value.get("led", {})
+    if not isinstance(found, Mapping) or not all(is_short_text(id) and type(n) is int for id, n in found.items()):
+        raise LinkError(f"not the epochs that brokers have led: {found!r:.80}")
+    return dict(found)
 
 
 def _ports(found: object) -> tuple[int, ...]:

@@ -29,6 +29,7 @@ from ha.model.protocol import (
     short_text,
 )
 from ha.model.twins import REMEDY, place
+from ha.model.view import epochs_led
 from ha.primary.catchup import Plan
 from ha.primary.meetings import Meetings
 from ha.primary.peer import Peer, Phase
@@ -159,6 +160,8 @@ class Arrivals:
         local = self._local
         self._check_hello(peer, fields)
         peer.whole, peer.state = need(fields, "whole", bool), short_text(fields, "state")
+        if epochs_led(fields).get(peer.id, 0) < local.epochs_led.get(peer.id, 0):
+            peer.whole = False  # its data directory was put back from before it was primary
         peer.takes_logins = fields.get("logins") is True
         self._compare_journals(peer, "durable" in fields)
         self._primary.take_place(peer, need(fields, "position", int))

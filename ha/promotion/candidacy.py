@@ -103,4 +103,9 @@ class Candidacy:
         if number > self._void:
             self._known_at = began
             self._registry = Registry(failed=True) if end.error else Registry(ManagerRecord.read(end))
+            self._listen(end)
         self.look()
+
+    def _listen(self, end: Exchanged) -> None:
+        """The registry may know of members that neither we nor those whom we ask do: then one of them is primary."""
+        self._local.heard_of(state.in_sync for state in end.states)

@@ -44,6 +44,9 @@ Rules, in order (N = newest set, I = this broker, P = any other):
           members keep journals, and a P of N is down          => the same: what it has acknowledged is on its disk
           a reachable P, on the list, holds more               => refused, P named; else claim: total failure, best copy
 
+A broker that has led an epoch and does not know that has a data directory that was put back from an older copy
+(`View.outdated`): it is not whole, whatever it says.
+
 *In N* refers to this run of the process: a restarted broker, or one on a copy of a data directory, has the id but is
 not whole.  In R5 the member of N with I's id is I itself only at I's address: if N has it elsewhere, it may be another
 broker, of whose data directory I is a copy, and it counts as any P.
@@ -245,7 +248,7 @@ def decide(
     """The first step's verdict."""
     record = record or ManagerRecord()
     newest = newest_set(me, survey.views, record)
-    survey = record.settle(survey, newest)
+    me, survey = _without_old_copies(me, record.settle(survey, newest))
     ballots = [me.ballot, *(view.ballot for view in survey.views), *(state.ballot for state in record.states)]
     gone = record.dead(newest) if record.registry else None
     certain, replaced = record.covers(newest), _members(record.replaced(newest), me, survey, safety, newest)
@@ -260,6 +263,12 @@ def decide(
     positions = {view.id: (view.stored, view.writer) for view in whole}
     holders = (*newest.members, *replaced)
     return Claim(epoch, newest, _expected(me, survey, newest), case.whole, positions, holders, survey.lost)
+
+
+def _without_old_copies(me: View, survey: Survey) -> tuple[View, Survey]:
+    views = (me, *survey.views)
+    me, *others = (view.as_old_copy() if view.outdated(views) else view for view in views)
+    return me, replace(survey, views=tuple(others))
 
 
 def _members(found: Iterable[Member], me: View, survey: Survey, safety: Safety, newest: InSync) -> tuple[Member, ...]:
@@ -307,7 +316,7 @@ def _check(case: _Case) -> str:
         if ahead.position > me.position:
             return f"{ahead} is ahead of position {text(me.position)}"
         return ("" if rivals else _outdated(case)) or _doubt(case) or _not_back(case)
-    what = _incomplete(me, newest)
+    what = _incomplete(me, survey, newest)
     if rivals:
         return f"{what}; {max(rivals, key=lambda view: view.position)} can"
     return _unheard(case, what) or _better(case, what)
@@ -408,7 +417,9 @@ def _content(view: View) -> tuple[bool, int]:
     return view.whole or view.brought_back, view.position
 
 
-def _incomplete(me: View, newest: InSync) -> str:
+def _incomplete(me: View, survey: Survey, newest: InSync) -> str:
+    if epoch := me.outdated(survey.views):
+        return f"its data directory is an older copy: it has led epoch {epoch} and does not know that"
     if me.state is State.CATCHUP:
         return "it is still catching up"
     if me.state is State.JOINING and not me.whole:

@@ -30,7 +30,7 @@ taken for a client with automatic acknowledgement; a delivery by itself is nothi
     I17  what a client got before comes marked as redelivered: from the same primary always, from a later one if its log
          has all that the earlier one had appended by the time the client had it
     I18  what left a queue with a dead letter exchange is where that sends it, and is not in both; unless it was
-         acknowledged
+         acknowledged, or an administrator has purged it
     I24  a message that is handed out has come back as often as its log says, those that were out at the end of an
          earlier primary included, and no oftener than its queue allows
     I26  a fencing token belongs to one consumer; a primary of a higher epoch gives higher ones, whatever a deposed one
@@ -220,6 +220,10 @@ class History:
 
     def settled(self, queue: str, names: Iterable[str]) -> None:
         """A client sends basic.ack for these."""
+        self.given_up(queue, names)
+
+    def given_up(self, queue: str, names: Iterable[str]) -> None:
+        """From outside: a client has acknowledged these, or an administrator has purged them."""
         self.acknowledged.setdefault(queue, set()).update(names)
 
     def overheard(self, body: bytes) -> None:

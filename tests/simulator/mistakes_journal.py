@@ -17,6 +17,7 @@ from ha.node import Node
 from ha.primary.primary import Primary
 from ha.primary.roster import Roster
 from ha.promotion import promotion
+from ha.promotion.candidacy import Candidacy
 from ha.shell import recovering
 from qpidd_py.store.journal import Journal
 from qpidd_py.store.layout import Kind
@@ -142,6 +143,16 @@ def old_copy_is_whole() -> Iterator[None]:
         patched(Backup, not_listed=lambda self: None),
     ):
         yield
+
+
+def led_is_forgotten() -> AbstractContextManager[None]:
+    """Which brokers have led an epoch is not compared with what they know of that.  (It was so once.)"""
+    return patched(LocalMember, epochs_led={})
+
+
+def registry_names_no_broker() -> AbstractContextManager[None]:
+    """A broker asks only those that it knows by itself or by others.  (It was so once.)"""
+    return patched(Candidacy, _listen=lambda self, end: None)
 
 
 def rot_is_cut_off() -> AbstractContextManager[None]:

@@ -26,7 +26,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ha.model.membership import InSync
-from tests.simulator.checks import usurped
+from tests.simulator.checks import contents, usurped
 from tests.simulator.scenario import FORGIVING
 
 if TYPE_CHECKING:
@@ -165,6 +165,26 @@ class Rules:
             self.history.counts["forced"] += 1
             self.scheduler.log("rm", f"an administrator promotes {best.name} by force")
             best.run("admin", lambda: best.handle("ha.promote", {"force": True}, lambda value: None))
+
+    def give_up(self) -> None:
+        """An administrator whose brokers all wait for messages that their primary cannot read (docs/runbook.md): with a
+        journal it is restarted, without one the queues are purged."""
+        primary = next((each for each in self.simulation.members if each.is_primary and each.node.local.hole), None)
+        others = [each for each in self.simulation.members if each is not primary]
+        if primary is None or any(each.node.local.whole or not each.running for each in others):
+            return
+        if primary.journal is not None:
+            self.stop(primary, power=False)
+        else:
+            primary.run("admin", lambda: self._purge(primary))
+
+    def _purge(self, process: BrokerProcess) -> None:
+        engine = process.engine
+        for queue, _ in engine.rotten_queues():
+            self.history.counts["purged of rot"] += 1
+            self.scheduler.log("rm", f"an administrator purges {queue.name}")
+            self.history.given_up(queue.name, contents(process).get(queue.name, {}))
+            engine.purge(queue)
 
     # ---- stopping -------------------------------------------------------------------------------------------------
 

@@ -160,6 +160,7 @@ class Simulation:
                 raise Violation(f"liveness: {REPAIR_TIME:g} s after the repair {why}")
             if scheduler.now > began + FORCE_AFTER:
                 self.rules.force()
+                self.rules.give_up()
             scheduler.run_until(scheduler.now + 0.05)
         self.repair_time = scheduler.now - began
         (primary,) = [process for process in self.members if process.is_primary]

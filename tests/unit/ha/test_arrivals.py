@@ -9,9 +9,11 @@ from typing import Any, cast
 
 import pytest
 
+from ha.model.difference import Origin
 from ha.model.environment import Json
 from ha.model.local_member import LocalMember
 from ha.model.membership import HaState, InSync, Member
+from ha.model.position import make
 from ha.model.protocol import VERSION, Kind, decode_control, encode_control, encode_held
 from ha.model.pulse import Pulse
 from ha.model.settings import NodeSettings
@@ -184,6 +186,18 @@ def test_members_with_and_without_a_journal_are_a_warning(keeps: bool, monkeypat
     (line,) = [line for line in lines if "keeps a journal" in line]
     one, other = ("this broker", "b") if keeps else ("b", "this broker")
     assert line.startswith(f"warning {one} keeps a journal and {other} does not")
+
+
+@pytest.mark.parametrize(
+    ("knows", "whole"), [({"id-b": 1}, False), ({"id-b": 2}, True), ({}, False), ({"id-c": 2}, False)]
+)
+def test_a_backup_that_does_not_know_that_it_has_led_is_an_old_copy(knows: dict[str, int], whole: bool) -> None:
+    primary = Primary()
+    primary.local.lineage = {1: Origin("id-b", 0), 2: Origin("id-b", make(1, 5))}
+    peer, link = primary.peer(member=C)
+    primary.control(peer, "hello", **{**HELLO, "led": knows, "before": ["zero"]})
+    ((op, said),) = link.said()
+    assert op == "welcome" and peer.whole is whole and ("whole" in said) is not whole
 
 
 @pytest.mark.parametrize("missing", ["epoch", "leader", "whole", "position"])

@@ -199,6 +199,30 @@ def test_a_set_that_is_older_shows_an_old_copy(mode: str, record: ManagerRecord 
     assert refusal(restored(), survey(knows, a=REFUSED), "availability") == ""
 
 
+@pytest.mark.parametrize("mode", ["manager", "quorum", "availability"])
+def test_a_broker_that_does_not_know_that_it_has_led_is_an_old_copy(mode: str) -> None:
+    """It is the only whole member: what b cannot read (rot) is a reason to ask for another one, and none for this."""
+    led = (("id-a", 1), ("id-b", 2))
+    rotten, copy = restored(C, 200, whole=False, durable=0, led=led), restored(B, 120, led=(("id-b", 1),))
+    others = survey(rotten, a=REFUSED)
+    aged = "its data directory is an older copy: it has led epoch 2 and does not know that"
+    assert refusal(copy, others, mode).startswith(aged)
+    assert not refusal(replace(copy, led=(("id-b", 2),)), others, "availability").startswith(aged)
+    best = view(C, 200, led=led)
+    answers = {"b:1": Answer(Outcome.ANSWERED, copy.to_json()), "a:1": Answer(REFUSED)}
+    found = decide(best, Survey.of("id-c", answers), Safety(mode, BROKERS, 2.0, True))
+    assert isinstance(found, Claim) and [member.id for member in found.members] == ["id-c"]
+
+
+def test_a_broker_knows_who_has_led_by_its_log_and_its_own_vote() -> None:
+    for vote, expected in ((1, 4), (4, 4), (7, 7)):
+        local = member(SET, make(1, 9), vote)
+        local.lineage = {3: Origin("id-b", 0), 5: Origin("id-x", make(4, 2)), 4: Origin("id-b", make(3, 9))}
+        assert local.epochs_led == {"id-b": expected, "id-x": 5}
+        local.persist(epoch=9, leader="id-x")
+        assert local.epochs_led["id-b"] == expected
+
+
 def test_the_advice_names_the_disks_that_are_missing() -> None:
     pair = InSync(1, "id-a", 3, (A, C))
     me, seen = view(whole=False, in_sync=pair), survey(view(C, whole=False, in_sync=pair), a=REFUSED)

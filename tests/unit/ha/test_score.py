@@ -367,6 +367,18 @@ def test_who_was_dropped_hears_it_from_the_registry() -> None:
     assert scores(world)["b"] is None
 
 
+def test_whom_only_the_registry_knows_is_asked_for_its_primary() -> None:
+    """The data directories of all others were put back from before it was added."""
+    world = World("abc", registry=True, brokers=("a:1", "b:1"))
+    world["a"].kill()
+    local = world["b"].node.local
+    assert "c:1" not in local.everybody()
+    added = InSync(7, "id-c", 9, (Member("id-c", "c", "c:1"),), ("a:1", "b:1", "c:1"))
+    world.registry["c"] = json.dumps(HaState("id-c", 7, "id-c", added).to_json())
+    world.until(lambda: "c:1" in local.everybody())
+    assert not local.persisted.in_sync.epoch
+
+
 def exchanges(host: Host) -> list[HaState | None]:
     """What it writes into the registry from now on; None for a reading."""
     made: list[HaState | None] = []
