@@ -13,13 +13,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from qpidd_py.broker.broker import Broker
-from qpidd_py.broker.limits import Limits
-from qpidd_py.broker.memory import MemoryWatch, ReserveWatch
-from qpidd_py.broker.pager import Pager
+from qpidd_py.assembly import make_broker, retune, watch_memory
+from qpidd_py.broker.memory import ReserveWatch
 from qpidd_py.broker.state_dump import state_dump
 from qpidd_py.config import (
-    SMALLEST_MEMORY,
     BrokerSettings,
     DataSettings,
     LinkSettings,
@@ -28,13 +25,13 @@ from qpidd_py.config import (
     Settings,
     is_loopback,
 )
-from qpidd_py.core import Engine, Paging, Reactor
+from qpidd_py.core import Reactor
 from qpidd_py.core.memory import hold_reserve, reserve_uses
 from qpidd_py.doorman import Doorman, Ports
 from qpidd_py.errors import EXIT_DISK, ConfigError, InvariantError, PageError, ReplyCode
+from qpidd_py.journal_reading import STOPS, JournalReading
 from qpidd_py.logrules import log_notice
 from qpidd_py.management import amqp_door
-from qpidd_py.options import Amount
 from qpidd_py.plugins import Plugin, PluginHost, Reading, Request
 from qpidd_py.reload import Check, reload
 from qpidd_py.security.users import read_users
@@ -43,11 +40,8 @@ from qpidd_py.server.collector import Collector
 from qpidd_py.server.heartbeat import Ticker, tick_interval
 from qpidd_py.server.listener import Listener, bound_addresses, listening_sockets
 from qpidd_py.server.loop import BrokerLoop
-from qpidd_py.server.memory import available, resident
 from qpidd_py.server.notify import Notifier, take_environment
 from qpidd_py.server.tls import context
-from qpidd_py.store.pages import TEMPORARY, PageFile, PageThread
-from qpidd_py.store.progress import Interrupted
 from qpidd_py.store.service import NAME, Store
 
 log = logging.getLogger(__name__)
@@ -56,7 +50,6 @@ INSIST_TIME: Final = 10.0  # seconds in which a second signal stops a broker tha
 STOP_TIME: Final = 1.0  # seconds that clients have to answer our close, all in all
 BACKUP_STOP_TIME: Final = 0.2  # the same on a backup, whose clients were closed when it stepped down
 CORE_TICK: Final = 0.25  # seconds between two ticks of the core
-STOPS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR2)
 
 
 class Service:
@@ -93,13 +86,13 @@ class Service:
         plain, encrypted = bound_addresses(self._sockets), bound_addresses(self._tls_sockets, tls=True)
         self._addresses = plain + encrypted
         self.port = self._addresses[0].port
-        self._broker = _make_broker(settings, str(self._addresses[0]), version)
+        self._broker = make_broker(settings, str(self._addresses[0]), version)
         self._broker.known_hosts = network.known_hosts_url
         self._reactor = Reactor(self._broker.engine)
         self._reserve = ReserveWatch(self._broker, hold_reserve, reserve_uses)
         files = settings[DataSettings]
-        self._pages: PageThread | None = None
-        self._memory = self._watch(settings[BrokerSettings].memory_limit, files)
+        limit = settings[BrokerSettings].memory_limit
+        self._memory, self._pages = watch_memory(self._broker, limit, files, data_dir, self._restarts)
         self._store: Store | None = None
         if files.journal and data_dir is not None:
             self._store = Store(
@@ -116,37 +109,12 @@ class Service:
     def read_journal(self, busy: Callable[[str], None]) -> bool:
         """Call in the main thread, before `run`; `busy` hears how far it is, if it takes long.  False: a signal has
         ended it, and nothing was changed.  Raises ConfigError."""
-        store = self._store
-        if store is None:
+        if self._store is None:
             return True
-        doorman = self._doorman(store, busy)
-        before = self._catch_signals(store)
-        doorman.start()
-        try:
-            store.read()
-        except Interrupted:
-            log_notice(log, "stopping: the journal is not read to its end")
-        finally:
-            doorman.stop()
-            for number, handler in before.items():
-                signal.signal(number, handler or signal.SIG_DFL)
-        return not store.progress.stop
-
-    def _catch_signals(self, store: Store) -> dict[int, Any]:
-        """Until the loop does.  Returns the handlers before."""
-
-        def stop(number: int, frame: object) -> None:
-            store.progress.stop = True
-            signal.signal(number, signal.SIG_DFL)  # a disk may hang: the second one ends the process at once
-
-        def later(number: int, frame: object) -> None:
-            self._reload_waits = True
-
-        def tell(number: int, frame: object) -> None:
-            log_notice(log, "%s", store.progress.step)
-
-        wanted = {**dict.fromkeys(STOPS, stop), signal.SIGHUP: later, signal.SIGUSR1: tell}
-        return {number: signal.signal(number, handler) for number, handler in wanted.items()}
+        reading = JournalReading(self._store, self._doorman(self._store, busy))
+        done = reading.run()
+        self._reload_waits = reading.reload_waits
+        return done
 
     def _doorman(self, store: Store, busy: Callable[[str], None]) -> Doorman:
         settings, address = self._settings, str(self._addresses[0])
@@ -162,7 +130,7 @@ class Service:
             self._environment,
         )
         return Doorman(
-            lambda: _make_broker(settings, address, self._version),
+            lambda: make_broker(settings, address, self._version),
             ports,
             store.progress,
             lambda *request: any(answer(*request) for answer in answers),
@@ -270,37 +238,9 @@ class Service:
         log_notice(log, "Broker running on %s", self._addresses[0])
         return listener
 
-    def _watch(self, limit: Amount, files: DataSettings) -> MemoryWatch | None:
-        measure, pool = resident(), self._broker.engine.pool
-        octets = limit.of(available())
-        if limit.percent and octets < SMALLEST_MEMORY:
-            log.warning("memory-limit: %s are only %d octets here; %d are taken", limit, octets, SMALLEST_MEMORY)
-            octets = SMALLEST_MEMORY
-        if not octets and files.page_folder not in ("", "no"):
-            raise ConfigError(f"option page-folder: found {files.page_folder} with memory-limit=0, expected a limit")
-        self._broker.memory = lambda: {"resident": measure(), "limit": octets, "segments": pool.held()}
-        return MemoryWatch(self._broker, octets, measure, self._pager(octets, files)) if octets else None
-
-    def _pager(self, limit: int, files: DataSettings) -> Pager | None:
-        """The page file is made now; without one everything stays in memory."""
-        if files.page_folder == "no":
-            return None
-        folder = Path(files.page_folder).expanduser() if files.page_folder else self._data_dir or TEMPORARY
-        slot_size = self._broker.engine.pool.segment_size
-        try:
-            file = PageFile(folder, slot_size, files.disk_free_limit)
-        except OSError as error:
-            if files.page_folder:
-                raise ConfigError(f"option page-folder: {folder} cannot be used: {error.strerror}") from error
-            log.warning("no page file in %s: %s; messages stay in memory", folder, error.strerror)
-            return None
-        self._pages = PageThread(file, slot_size)
-        paging = Paging(self._broker.engine, file.fill)
-        pager = Pager(self._broker, paging, self._pages, limit, f"the page file in {folder}")
-        pager.restarts = lambda: self._store is not None and not (self._broker.hooks and self._broker.hooks.cluster)
-        self._pages.told = pager
-        self._broker.paging = pager.shown
-        return pager
+    def _restarts(self) -> bool:
+        """Whether a restart brings back what the page file has lost, and nothing else does."""
+        return self._store is not None and not (self._broker.hooks and self._broker.hooks.cluster)
 
     def _tick_interval(self) -> float:
         return tick_interval(self._settings[LinkSettings].link_heartbeat_interval)
@@ -407,12 +347,10 @@ class Service:
 
     def _retune(self, listener: Listener) -> None:
         """Limits and offers, for clients that come from now on."""
-        limits, network = self._settings[BrokerSettings], self._settings[NetworkSettings]
-        self._broker.retune(_limits(self._settings), limits.heartbeat)
-        _limit_messages(self._broker.engine, limits)
-        self._broker.time_consumers(limits.consumer_timeout)
+        network = self._settings[NetworkSettings]
+        retune(self._broker, self._settings)
         self._broker.known_hosts = network.known_hosts_url
-        listener.retune(network, limits)
+        listener.retune(network, self._settings[BrokerSettings])
 
     def _dump(self) -> None:
         """SIGUSR1: the state, for the log."""
@@ -463,36 +401,3 @@ def _reachable(interfaces: Sequence[str]) -> bool:
 
 def _bind(network: NetworkSettings, port: int) -> list[Any]:
     return listening_sockets(network.interface, port, network.connection_backlog)
-
-
-def _make_broker(settings: Settings, address: str, version: str) -> Broker:
-    limits = settings[BrokerSettings]
-    engine = Engine()
-    _limit_messages(engine, limits)
-    broker = Broker(
-        name=limits.broker_name or address,
-        heartbeat=limits.heartbeat,
-        version=version,
-        engine=engine,
-        clocks=lambda: (time.time_ns() // 1000, time.monotonic_ns() // 1000),
-        limits=_limits(settings),
-    )
-    broker.time_consumers(limits.consumer_timeout)
-    return broker
-
-
-def _limit_messages(engine: Engine, limits: BrokerSettings) -> None:
-    engine.max_message_size = limits.max_message_size
-    engine.max_transaction = limits.max_transaction
-    engine.max_transaction_size = limits.max_transaction_size
-
-
-def _limits(settings: Settings) -> Limits:
-    limits, network = settings[BrokerSettings], settings[NetworkSettings]
-    return Limits(
-        connections=network.max_connections,
-        connections_per_user=network.max_connections_per_user,
-        connections_per_ip=network.max_connections_per_ip,
-        queues=limits.max_queues,
-        queues_per_user=limits.max_queues_per_user,
-    )

@@ -44,6 +44,7 @@ class PageFile:
 
     def __init__(self, folder: Path, slot_size: int, free_limit: Amount) -> None:
         """`free_limit`: the disk has at least so much left (disk-free-limit)."""
+        self.folder = folder
         self._slot_size = slot_size
         self._free_limit = free_limit
         self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 (closed with the broker)

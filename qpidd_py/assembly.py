@@ -1,0 +1,82 @@
+"""What the options make of a broker without its shell: the broker itself, and what watches its memory."""
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from qpidd_py.broker.broker import Broker
+from qpidd_py.broker.limits import Limits
+from qpidd_py.broker.memory import MemoryWatch
+from qpidd_py.broker.pager import Pager
+from qpidd_py.config import SMALLEST_MEMORY, BrokerSettings, DataSettings, NetworkSettings, Settings
+from qpidd_py.core import Paging
+from qpidd_py.errors import ConfigError
+from qpidd_py.options import Amount
+from qpidd_py.server.memory import available, resident
+from qpidd_py.store.pages import TEMPORARY, PageFile, PageThread
+
+log = logging.getLogger(__name__)
+
+
+def make_broker(settings: Settings, address: str, version: str) -> Broker:
+    name = settings[BrokerSettings].broker_name or address
+    broker = Broker(name, version=version, clocks=lambda: (time.time_ns() // 1000, time.monotonic_ns() // 1000))
+    retune(broker, settings)
+    return broker
+
+
+def retune(broker: Broker, settings: Settings) -> None:
+    """Limits, for clients that come from now on."""
+    options, network = settings[BrokerSettings], settings[NetworkSettings]
+    limits = Limits(
+        connections=network.max_connections,
+        connections_per_user=network.max_connections_per_user,
+        connections_per_ip=network.max_connections_per_ip,
+        queues=options.max_queues,
+        queues_per_user=options.max_queues_per_user,
+    )
+    broker.retune(limits, options.heartbeat)
+    broker.engine.max_message_size = options.max_message_size
+    broker.engine.max_transaction = options.max_transaction
+    broker.engine.max_transaction_size = options.max_transaction_size
+    broker.time_consumers(options.consumer_timeout)
+
+
+def watch_memory(
+    broker: Broker, limit: Amount, files: DataSettings, data_dir: Path | None, restarts: Callable[[], bool]
+) -> tuple[MemoryWatch | None, PageThread | None]:
+    """Neither without a limit; no thread if all stays in memory.  `restarts`: as of `Pager`.  Raises ConfigError."""
+    measure, pool = resident(), broker.engine.pool
+    octets = limit.of(available())
+    if limit.percent and octets < SMALLEST_MEMORY:
+        log.warning("memory-limit: %s are only %d octets here; %d are taken", limit, octets, SMALLEST_MEMORY)
+        octets = SMALLEST_MEMORY
+    if not octets and files.page_folder not in ("", "no"):
+        raise ConfigError(f"option page-folder: found {files.page_folder} with memory-limit=0, expected a limit")
+    broker.memory = lambda: {"resident": measure(), "limit": octets, "segments": pool.held()}
+    if not octets:
+        return None, None
+    file = _page_file(files, data_dir, pool.segment_size)
+    if file is None:
+        return MemoryWatch(broker, octets, measure, None), None
+    thread = PageThread(file, pool.segment_size)
+    where = f"the page file in {file.folder}"
+    pager = thread.told = Pager(broker, Paging(broker.engine, file.fill), thread, octets, where)
+    pager.restarts = restarts
+    broker.paging = pager.shown
+    return MemoryWatch(broker, octets, measure, pager), thread
+
+
+def _page_file(files: DataSettings, data_dir: Path | None, slot_size: int) -> PageFile | None:
+    """It is made now; without one everything stays in memory."""
+    if files.page_folder == "no":
+        return None
+    folder = Path(files.page_folder).expanduser() if files.page_folder else data_dir or TEMPORARY
+    try:
+        return PageFile(folder, slot_size, files.disk_free_limit)
+    except OSError as error:
+        if files.page_folder:
+            raise ConfigError(f"option page-folder: {folder} cannot be used: {error.strerror}") from error
+        log.warning("no page file in %s: %s; messages stay in memory", folder, error.strerror)
+        return None
