@@ -43,9 +43,10 @@ from ha.single_queue.source import Standing
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.broker.ports import Refusal
-from qpidd_py.config import LinkSettings, NetworkSettings, SecuritySettings, Settings, is_loopback
+from qpidd_py.config import LinkSettings, NetworkSettings, SecuritySettings, is_loopback
 from qpidd_py.core import Queue
 from qpidd_py.errors import ConfigError, LinkError, ReplyCode
+from qpidd_py.options import Settings
 from qpidd_py.plugins import PluginHost, Reading, Request
 from qpidd_py.store.service import Store as Journal
 

@@ -29,12 +29,11 @@ from qpidd_py.config import (
     LogSettings,
     NetworkSettings,
     SecuritySettings,
-    Settings,
     data_directory,
-    load,
 )
 from qpidd_py.errors import ConfigError
 from qpidd_py.logrules import rules, set_up
+from qpidd_py.options import Settings, load
 from qpidd_py.plugins import Plugin, load_plugins
 from qpidd_py.process import (
     PidFile,

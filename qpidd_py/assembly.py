@@ -9,10 +9,11 @@ from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.limits import Limits
 from qpidd_py.broker.memory import MemoryWatch
 from qpidd_py.broker.pager import Pager
-from qpidd_py.config import SMALLEST_MEMORY, BrokerSettings, DataSettings, NetworkSettings, Settings
+from qpidd_py.config import SMALLEST_MEMORY, BrokerSettings, DataSettings, NetworkSettings
 from qpidd_py.core import Paging
 from qpidd_py.errors import ConfigError
-from qpidd_py.options import Amount
+from qpidd_py.option_values import Amount
+from qpidd_py.options import Settings
 from qpidd_py.server.memory import available, resident
 from qpidd_py.store.pages import TEMPORARY, PageFile, PageThread
 

@@ -10,65 +10,22 @@ from pathlib import Path
 from typing import Final
 
 from qpidd_py.errors import ConfigError
-from qpidd_py.options import (
-    DEFAULT_CONFIG_FILE,
-    Address,
+from qpidd_py.option_values import (
     Amount,
-    Settings,
     SyncEvery,
-    address,
-    addresses,
     amount,
     boolean,
     duration,
     integer,
     known_hosts,
-    load,
     milliseconds,
-    one_of,
-    option,
-    parse_file,
     path,
     port_number,
-    read_file,
-    repeatable,
     size,
     sync_every,
     text,
 )
-
-__all__ = [
-    "DEFAULT_CONFIG_FILE",
-    "GROUPS",
-    "Address",
-    "BrokerSettings",
-    "DaemonSettings",
-    "DataSettings",
-    "LinkSettings",
-    "LogSettings",
-    "NetworkSettings",
-    "SecuritySettings",
-    "Settings",
-    "address",
-    "addresses",
-    "boolean",
-    "data_directory",
-    "duration",
-    "integer",
-    "is_loopback",
-    "load",
-    "milliseconds",
-    "one_of",
-    "option",
-    "parse_file",
-    "path",
-    "port_number",
-    "read_file",
-    "repeatable",
-    "size",
-    "text",
-]
-
+from qpidd_py.options import option, repeatable
 
 SMALLEST_SEGMENT: Final = 1024**2
 SEGMENT: Final = 64 * 1024**2

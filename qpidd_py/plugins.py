@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from qpidd_py.errors import ConfigError
-from qpidd_py.options import Address, Settings
+from qpidd_py.option_values import Address
+from qpidd_py.options import Settings
 
 if TYPE_CHECKING:  # --help and --check need plug-ins but no broker
     import ssl

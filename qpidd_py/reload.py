@@ -8,8 +8,9 @@ and the new limits.
 import ssl
 from collections.abc import Callable, Sequence
 
-from qpidd_py.config import LogSettings, SecuritySettings, Settings
+from qpidd_py.config import LogSettings, SecuritySettings
 from qpidd_py.logrules import rules, use
+from qpidd_py.options import Settings
 from qpidd_py.security.users import Users, read_user_file
 from qpidd_py.server.tls import context, renew
 

@@ -16,15 +16,7 @@ from typing import Any, Final
 from qpidd_py.assembly import make_broker, retune, watch_memory
 from qpidd_py.broker.memory import ReserveWatch
 from qpidd_py.broker.state_dump import state_dump
-from qpidd_py.config import (
-    BrokerSettings,
-    DataSettings,
-    LinkSettings,
-    NetworkSettings,
-    SecuritySettings,
-    Settings,
-    is_loopback,
-)
+from qpidd_py.config import BrokerSettings, DataSettings, LinkSettings, NetworkSettings, SecuritySettings, is_loopback
 from qpidd_py.core import Reactor
 from qpidd_py.core.memory import hold_reserve, reserve_uses
 from qpidd_py.doorman import Doorman, Ports
@@ -32,6 +24,7 @@ from qpidd_py.errors import EXIT_DISK, ConfigError, InvariantError, PageError, R
 from qpidd_py.journal_reading import STOPS, JournalReading
 from qpidd_py.logrules import log_notice
 from qpidd_py.management import amqp_door
+from qpidd_py.options import Settings
 from qpidd_py.plugins import Plugin, PluginHost, Reading, Request
 from qpidd_py.reload import Check, reload
 from qpidd_py.security.users import read_users

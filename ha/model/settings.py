@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ha.model.safety import USEFUL_VOTERS, too_few
-from qpidd_py.config import Address, addresses, boolean, duration, one_of, option, path, size, text
 from qpidd_py.errors import ConfigError
+from qpidd_py.option_values import Address, addresses, boolean, duration, one_of, path, size, text
+from qpidd_py.options import option
 
 SAFETY_MODES = ("manager", "availability", "quorum")
 AUTO = "auto"

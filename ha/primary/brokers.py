@@ -17,8 +17,8 @@ from ha.model.safety import Safety, fragile, too_few
 from ha.model.status import State
 from ha.primary.primary import Primary
 from ha.role import Role
-from qpidd_py.config import address as parse_address
 from qpidd_py.errors import ConfigError, LinkError
+from qpidd_py.option_values import address as parse_address
 
 
 def changed(in_sync: InSync, safety: Safety, action: str, address: str, own: str) -> tuple[str, ...]:

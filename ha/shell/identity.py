@@ -12,8 +12,8 @@ from ha.model.membership import HaState
 from ha.model.settings import split_address, uses_tls
 from ha.model.state_file import FileDirectory, StateFile, StateFileError
 from ha.model.twins import with_new_identity
-from qpidd_py.config import Address
 from qpidd_py.errors import ConfigError
+from qpidd_py.option_values import Address
 
 log = logging.getLogger("ha")
 

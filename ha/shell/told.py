@@ -7,7 +7,8 @@ from typing import Any
 from ha.model.settings import HaSettings
 from ha.node import Node
 from ha.shell.shutdown import is_last
-from qpidd_py.config import LinkSettings, Settings
+from qpidd_py.config import LinkSettings
+from qpidd_py.options import Settings
 from qpidd_py.store.service import Store as Journal
 
 

@@ -40,7 +40,7 @@ from ha.model.pulse import Pulse
 from ha.shell.core_link import LinkOwner
 from qpidd_py.core import Engine, Queue, decode_ids, encode_ids
 from qpidd_py.errors import LinkError
-from qpidd_py.options import addresses
+from qpidd_py.option_values import addresses
 
 FIRST_DELAY: Final = 0.05
 """Seconds before the addresses are tried again."""

@@ -96,7 +96,7 @@ def _port(text: str) -> int | None:
 def _timeout(text: str) -> float | None:
     if not text:
         return None
-    from qpidd_py.options import duration
+    from qpidd_py.option_values import duration
 
     try:
         return max(duration(text), LEAST_TIMEOUT)

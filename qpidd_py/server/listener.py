@@ -13,9 +13,10 @@ from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.broker.limits import RESERVED
 from qpidd_py.broker.ports import SocketPort
-from qpidd_py.config import Address, BrokerSettings, NetworkSettings
+from qpidd_py.config import BrokerSettings, NetworkSettings
 from qpidd_py.core import Reactor
 from qpidd_py.logrules import Floods
+from qpidd_py.option_values import Address
 from qpidd_py.security.logins import origin
 from qpidd_py.server.connection import PlainTransport
 from qpidd_py.server.descriptors import Descriptors

@@ -11,8 +11,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from qpidd_py.config import Address, SecuritySettings, no_pass_phrase
+from qpidd_py.config import SecuritySettings, no_pass_phrase
 from qpidd_py.errors import ConfigError
+from qpidd_py.option_values import Address
 from qpidd_py.tls_pump import TlsPump
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from queue import PriorityQueue
 from typing import TYPE_CHECKING, Final, Protocol
 
 from qpidd_py.core import Page
-from qpidd_py.options import Amount
+from qpidd_py.option_values import Amount
 from qpidd_py.store.space import least_free
 
 if TYPE_CHECKING:

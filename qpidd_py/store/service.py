@@ -14,7 +14,7 @@ from typing import Final
 from qpidd_py.broker.broker import Broker
 from qpidd_py.errors import EXIT_DISK, ConfigError, InvariantError, LinkError
 from qpidd_py.logrules import log_notice
-from qpidd_py.options import Amount, SyncEvery
+from qpidd_py.option_values import Amount, SyncEvery
 from qpidd_py.store.allocator import freed_blocks_used_again
 from qpidd_py.store.disk import Folder
 from qpidd_py.store.journal import Journal

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from qpidd_py.options import Amount
+from qpidd_py.option_values import Amount
 
 RELIEF: Final = 1.1
 MOST: Final = 1 << 30

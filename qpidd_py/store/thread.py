@@ -18,7 +18,7 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Final, Protocol
 
-from qpidd_py.options import SyncEvery
+from qpidd_py.option_values import SyncEvery
 from qpidd_py.store.writer import SyncFailed, Work, Writer
 
 MOST_WORK: Final = 10_000

@@ -11,7 +11,7 @@ from client_lib.errors import AddressError, UrlError
 from client_lib.urls.url import parse_urls, primary_in_refusal, read_urls
 from ha.model.settings import split_address
 from qpidd_py.cli.client_socket import split_host_port
-from qpidd_py.options import address, addresses
+from qpidd_py.option_values import address, addresses
 from tests.fuzz.hostile import DEEP, spoiled_text
 from tests.fuzz.target import Target, files, judge_words
 

@@ -9,8 +9,9 @@ import pytest
 
 from client_lib import Connection, Message
 from ha.shell.failover_updates import url
-from qpidd_py.config import GROUPS, load
+from qpidd_py.config import GROUPS
 from qpidd_py.errors import ConfigError
+from qpidd_py.options import load
 from tests.support.members import TIME, Members
 from tests.support.process import BrokerProcess
 from tests.support.wait import wait_for

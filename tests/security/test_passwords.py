@@ -11,7 +11,8 @@ import pytest
 
 from qpidd_py.amqp.codec import encode_method, make
 from qpidd_py.amqp.constants import PROTOCOL_HEADER
-from qpidd_py.config import GROUPS, load
+from qpidd_py.config import GROUPS
+from qpidd_py.options import load
 from qpidd_py.security.logins import Logins
 from qpidd_py.security.refusals import ADDRESSES, LINES, PERIOD, Refusals, shown
 from qpidd_py.security.users import Users, hash_password, read_users

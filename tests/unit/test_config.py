@@ -8,32 +8,24 @@ import pytest
 
 from ha.model.settings import HaSettings
 from ha.shell.from_options import node_settings
-from qpidd_py import config
 from qpidd_py.config import (
-    Address,
+    GROUPS,
     BrokerSettings,
     DataSettings,
     LinkSettings,
     LogSettings,
     NetworkSettings,
-    Settings,
-    address,
-    addresses,
-    boolean,
     data_directory,
-    duration,
-    milliseconds,
-    option,
-    port_number,
-    read_file,
-    size,
 )
 from qpidd_py.errors import ConfigError
+from qpidd_py.option_values import Address, address, addresses, boolean, duration, milliseconds, port_number, size
+from qpidd_py.options import Settings, option, read_file
+from qpidd_py.options import load as load_settings
 
 
 def load(*arguments: str, environment: dict[str, str] | None = None, file: Path | None = None) -> Settings:
     default = str(file) if file else "/nonexistent/qpidd.conf"
-    return config.load(config.GROUPS, arguments, environment or {}, default)
+    return load_settings(GROUPS, arguments, environment or {}, default)
 
 
 @pytest.mark.parametrize(
@@ -184,10 +176,10 @@ def test_a_secret_on_the_command_line_is_warned_of(tmp_path: Path) -> None:
     file = tmp_path / "qpidd.conf"
     file.write_text("ha-password=secret\nha-username=ha\n")
     words = ("--ha-username", "ha", "--ha-password", "secret")
-    [warning] = config.load([HaSettings], words, {}, "/none").warnings
+    [warning] = load_settings([HaSettings], words, {}, "/none").warnings
     assert warning.startswith("option ha-password is on the command line") and "secret" not in warning
-    assert not config.load([HaSettings], [], {"QPID_HA_USERNAME": "ha", "QPID_HA_PASSWORD": "x"}, "/none").warnings
-    assert not config.load([HaSettings], ["--config", str(file)], {}, "/none").warnings
+    assert not load_settings([HaSettings], [], {"QPID_HA_USERNAME": "ha", "QPID_HA_PASSWORD": "x"}, "/none").warnings
+    assert not load_settings([HaSettings], ["--config", str(file)], {}, "/none").warnings
 
 
 def test_a_plug_in_brings_options() -> None:
@@ -197,11 +189,11 @@ def test_a_plug_in_brings_options() -> None:
 
         extra_wait: float = option(duration, 1.0, "how long")
 
-    settings = config.load([*config.GROUPS, Extra], ["--extra-wait", "20ms"], {}, "/nonexistent")
+    settings = load_settings([*GROUPS, Extra], ["--extra-wait", "20ms"], {}, "/nonexistent")
     assert settings[Extra].extra_wait == pytest.approx(0.02)
     assert Extra in settings
     with pytest.raises(ConfigError, match="declared twice"):
-        config.load([Extra, Extra], [], {}, "/nonexistent")
+        load_settings([Extra, Extra], [], {}, "/nonexistent")
 
 
 def test_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
@@ -231,7 +223,7 @@ def test_the_example_file_is_right_also_where_it_is_commented_out(tmp_path: Path
     assert options != example
     file = tmp_path / "qpidd.conf"
     file.write_text(options)
-    settings = config.load([*config.GROUPS, HaSettings], ["--config", str(file)], {})
+    settings = load_settings([*GROUPS, HaSettings], ["--config", str(file)], {})
     assert settings[HaSettings].ha_cluster
 
 

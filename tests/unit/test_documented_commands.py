@@ -13,8 +13,9 @@ from mkdocs.exceptions import Abort, PluginError
 
 from ha.qpid_ha import parser as cli_parser
 from qpidd_py.cli.target import UsageError
-from qpidd_py.config import GROUPS, load
+from qpidd_py.config import GROUPS
 from qpidd_py.errors import ConfigError
+from qpidd_py.options import load
 from qpidd_py.plugins import load_plugins
 from spark_jobs.schema import BROKER_KINDS
 from tests.support.documents import PAGES, ROOT, Block, all_blocks, blocks, commands

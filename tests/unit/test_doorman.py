@@ -12,9 +12,10 @@ import pytest
 from qpidd_py import doorman
 from qpidd_py.broker.broker import Broker
 from qpidd_py.cli.client_socket import Deadline, ManagementSocket, RequestRefused, Target
-from qpidd_py.config import GROUPS, BrokerSettings, NetworkSettings, load
+from qpidd_py.config import GROUPS, BrokerSettings, NetworkSettings
 from qpidd_py.core import Engine
 from qpidd_py.doorman import Doorman, Ports
+from qpidd_py.options import load
 from qpidd_py.server.listener import listening_sockets
 from qpidd_py.store.progress import Progress
 from tests.support.wait import wait_for

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from qpidd_py.broker.hooks import HaHooks
-from qpidd_py.config import GROUPS, Settings, load
+from qpidd_py.config import GROUPS
 from qpidd_py.errors import ConfigError, InvariantError
+from qpidd_py.options import Settings, load
 from qpidd_py.plugins import PluginHost, Reading, load_plugins
 from qpidd_py.service import Service
 

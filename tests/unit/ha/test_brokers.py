@@ -14,8 +14,8 @@ from ha.model.safety import Safety, fragile
 from ha.model.settings import HaSettings, NodeSettings
 from ha.model.status import State
 from ha.primary.brokers import changed
-from qpidd_py.config import Address
 from qpidd_py.errors import ConfigError, LinkError
+from qpidd_py.option_values import Address
 from tests.unit.ha.test_ha_cluster import filled
 from tests.unit.ha.world import Publisher, World
 

@@ -19,8 +19,8 @@ from ha.model.status import EXPECTATIONS, TRANSITIONS, State, check_transition
 from ha.shell.events import EventLog
 from ha.shell.identity import load_state, needed_directory, own_address
 from qpidd_py.broker.snapshot import decode_snapshot, encode_snapshot
-from qpidd_py.config import Address
 from qpidd_py.errors import ConfigError, InvariantError, LinkError
+from qpidd_py.option_values import Address
 
 RANGES = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)))
 

@@ -9,7 +9,7 @@ import pytest
 
 from ha.model.settings import HaSettings
 from qpidd_py.errors import ConfigError
-from qpidd_py.options import Address
+from qpidd_py.option_values import Address
 from tests.support.process import BrokerProcess
 from tests.support.wait import wait_logged
 

@@ -20,8 +20,8 @@ from ha.primary.meetings import Meetings
 from ha.promotion.claims import Claim, decide_claims
 from ha.promotion.promotion import Refuse, decide
 from ha.shell.identity import load_state
-from qpidd_py.config import Address
 from qpidd_py.errors import ConfigError
+from qpidd_py.option_values import Address
 from tests.unit.ha.test_ha_cluster import filled
 from tests.unit.ha.world import Host, Publisher, World
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from qpidd_py.core import Engine, Page, Paging
-from qpidd_py.options import Amount
+from qpidd_py.option_values import Amount
 from qpidd_py.store.pages import PageFile, PageThread
 from tests.support.memory import MemoryClient
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from qpidd_py.options import Amount
+from qpidd_py.option_values import Amount
 from qpidd_py.store.disk import Folder
 from qpidd_py.store.space import SpaceWatch
 

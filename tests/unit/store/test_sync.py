@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from qpidd_py.options import SyncEvery, sync_every
+from qpidd_py.option_values import SyncEvery, sync_every
 from qpidd_py.store.disk import Folder
 from qpidd_py.store.recovery import scan
 from qpidd_py.store.thread import JournalThread
