@@ -84,9 +84,14 @@ class SimulatedJournal:
         self.journal.start(self._replay)
         self._begun_at = self.journal.handed
 
+    @property
+    def named(self) -> bool:
+        """The disk has the note with the name of this run."""
+        return self.journal.durable >= self._begun_at
+
     def when_settled(self, call: Callable[[], None]) -> None:
         """As `Store.settled`: call it when the disk has whose content this is."""
-        if self.journal.durable >= self._begun_at:
+        if self.named:
             call()
         else:
             self._settled = call

@@ -63,15 +63,18 @@ def whole_by_id() -> Iterator[None]:
         yield
 
 
-def expect_by_id() -> AbstractContextManager[None]:
-    """A new primary expects every whole broker that has a member's id.  (It was so once.)"""
+@contextmanager
+def expect_by_id() -> Iterator[None]:
+    """A new primary expects every whole broker that has a member's id.  (It was so once.)  That a copy does not know
+    which epochs it has led would show it, too."""
 
     def expected(me: View, survey: Survey, newest: InSync) -> tuple[Member, ...]:
         members = tuple(replace(member, instance="") for member in newest.members)
         return old_expected(me, survey, replace(newest, members=members))
 
     old_expected = promotion._expected
-    return patched(promotion, _expected=expected)
+    with patched(promotion, _expected=expected), patched(LocalMember, epochs_led={}):
+        yield
 
 
 def lost_identity_votes() -> AbstractContextManager[None]:

@@ -126,9 +126,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "no-score-in-doubt": Mutant(score.no_score_in_doubt, "quorum", seed=6),
     "grant-unwritten": Mutant(votes.grant_unwritten, "quorum", ("forgotten-grant",)),
     "set-unwritten": Mutant(votes.set_unwritten, "quorum", ("forgotten-set",)),
-    "listed-before-it-is-noted": Mutant(
-        journal.listed_before_it_is_noted, "registry", ("blackout", "crash", "promote", "duel"), seed=92
-    ),
+    "listed-before-it-is-noted": Mutant(journal.listed_before_it_is_noted, "registry", ("blackout", "crash")),
     "reading-grants": Mutant(journal.reading_grants, "quorum", ("blackout", "crash", "promote", "reads")),
     "acknowledge-before-disk": Mutant(journal.acknowledge_before_disk, "registry", ("unwritten",), seed=32),
     "own-disk-forgotten": Mutant(journal.own_disk_forgotten, "registry", ("unwritten",), seed=28),

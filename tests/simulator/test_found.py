@@ -16,7 +16,13 @@ from ha.promotion.claims import fell_silent
 from qpidd_py.broker.broker import Broker
 from qpidd_py.core import Engine
 from tests.simulator.mistakes_asker import hang_up_early
-from tests.simulator.mistakes_journal import copy_stands_for_member, old_copy_is_whole, removal_below_majority
+from tests.simulator.mistakes_journal import (
+    copy_stands_for_member,
+    led_is_forgotten,
+    old_copy_is_whole,
+    registry_names_no_broker,
+    removal_below_majority,
+)
 from tests.simulator.mistakes_liveness import followers_say_nothing, removed_for_good
 from tests.simulator.mistakes_log import half_a_difference, unchanged_is_safe
 from tests.simulator.mistakes_manager import promote_whom_it_fences
@@ -128,6 +134,8 @@ def test_a_schedule_that_failed_holds(path: Path) -> None:
         ("a-primary-that-is-cut-off-keeps-its-score", primary_that_is_sure, "liveness: 12 s after its repair"),
         ("its-removal-is-only-on-record", removed_for_good, "liveness: 4 s after the repair there is no primary"),
         ("heard-by-those-that-follow", followers_say_nothing, "liveness: 12 s after its repair"),
+        ("it-does-not-know-that-it-has-led", led_is_forgotten, "I1: p1.1@1"),
+        ("only-the-registry-knows-the-primary", registry_names_no_broker, "liveness: 20 s after the repair"),
     ],
 )
 def test_a_schedule_fails_with_the_mistake_that_it_is_about(
