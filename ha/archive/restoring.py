@@ -116,7 +116,7 @@ class Restoring:
             destination: DeclaredQueue | Exchange | None = ends.get(operation["destination"])
             if destination is None:
                 raise ArchiveError(f"a binding to {operation['destination']!r}, which is not in the archive")
-            vhost.bind(operation["source"], destination, octets(operation["key"]), arguments)
+            vhost.bindings.bind(operation["source"], destination, octets(operation["key"]), arguments)
         self.objects += 1
 
     def _message(self, message: Message) -> None:
@@ -184,7 +184,7 @@ class RestoreDoor:
             doubt = "this broker has been deposed meanwhile"
             reply({"ok": True, "result": result} if safe else {"ok": False, "error": doubt})
 
-        self._broker.engine.when_safe(self._broker.vhost.sealed(), answer)
+        self._broker.engine.when_safe(self._broker.vhost.changes.sealed(), answer)
 
     def _begin(self, arguments: Json) -> Json:
         again = bool(self.closed)

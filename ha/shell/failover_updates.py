@@ -26,7 +26,7 @@ class FailoverUpdates:
         self._vhost = vhost
         self._addresses = addresses
         self._told = tuple(addresses())
-        vhost.failover_bound = self._bound
+        vhost.bindings.failover_bound = self._bound
 
     def look(self) -> None:
         """Called several times a second.  What there is no memory for is told by a later look."""

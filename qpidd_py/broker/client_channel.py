@@ -236,7 +236,7 @@ class ClientChannel:
         if queue.core.fenced:
             text = f"queue '{queue.name}' in vhost '/' has '{FENCING_TOKEN}': use basic.consume"
             raise refuse(ReplyCode.PRECONDITION_FAILED, text)
-        self.vhost.used(queue)
+        self.vhost.idle.used(queue)
         self._get(queue, bool(command.no_ack))
 
     def _get(self, queue: DeclaredQueue, no_ack: bool) -> bool:

@@ -52,7 +52,7 @@ def queue_bind(channel: ClientChannel, command: commands.Queue.Bind) -> None:
     check_source(command.exchange)
     queue = channel.find_queue(name)
     key = _binding_key(channel, command.queue, command.routing_key)
-    position = channel.vhost.bind(command.exchange, queue, key, command.arguments or {})
+    position = channel.vhost.bindings.bind(command.exchange, queue, key, command.arguments or {})
     if not command.nowait:
         channel.reply_when_safe(position, Queue.BindOk())
 
@@ -61,7 +61,7 @@ def queue_unbind(channel: ClientChannel, command: commands.Queue.Unbind) -> None
     name = channel.queue_name(command.queue)
     queue = channel.find_queue(name) if name in channel.vhost.queues else None
     key = _binding_key(channel, command.queue, command.routing_key)
-    position = channel.vhost.unbind(command.exchange, queue, key, command.arguments or {})
+    position = channel.vhost.bindings.unbind(command.exchange, queue, key, command.arguments or {})
     channel.reply_when_safe(position, Queue.UnbindOk())
 
 
@@ -124,7 +124,7 @@ def exchange_delete(channel: ClientChannel, command: commands.Exchange.Delete) -
 def exchange_bind(channel: ClientChannel, command: commands.Exchange.Bind) -> None:
     destination = channel.vhost.find_exchange(command.destination)
     key = routing_key_octets(command.routing_key)
-    position = channel.vhost.bind(command.source, destination, key, command.arguments or {})
+    position = channel.vhost.bindings.bind(command.source, destination, key, command.arguments or {})
     if not command.nowait:
         channel.reply_when_safe(position, Exchange.BindOk())
 
@@ -132,6 +132,6 @@ def exchange_bind(channel: ClientChannel, command: commands.Exchange.Bind) -> No
 def exchange_unbind(channel: ClientChannel, command: commands.Exchange.Unbind) -> None:
     destination = channel.vhost.exchanges.get(command.destination)
     key = routing_key_octets(command.routing_key)
-    position = channel.vhost.unbind(command.source, destination, key, command.arguments or {})
+    position = channel.vhost.bindings.unbind(command.source, destination, key, command.arguments or {})
     if not command.nowait:
         channel.reply_when_safe(position, Exchange.UnbindOk())

@@ -1,7 +1,7 @@
-"""The virtual host "/": the rules of AMQP for exchanges, queues and bindings.
+"""The virtual host "/": the rules of AMQP for exchanges and queues; those for bindings are in `bindings`.
 
 Every method that changes something returns the log position that its reply has to wait for; 0 = none.  A repeated
-declaration waits, too, for an operation of its own turn (`_unchanged`).
+declaration waits, too, for an operation of its own turn (`Changes.unchanged`).
 
 `Engine.passive` is True while this broker is a backup: clients (a backup admits only administrative ones) may use
 objects that are not replicated; replicated objects follow the log, and nothing is appended to it here.
@@ -15,8 +15,7 @@ from functools import partial
 from secrets import token_hex
 from typing import Any, Final
 
-from qpidd_py.amqp.fields import encode_table
-from qpidd_py.broker.access import check_free, check_ours, check_source, find_exchange, refuse
+from qpidd_py.broker.access import check_free, check_ours, find_exchange, refuse
 from qpidd_py.broker.arguments import (
     ALTERNATE,
     AT_LEAST_ONCE,
@@ -25,7 +24,6 @@ from qpidd_py.broker.arguments import (
     DELAYED_TYPE,
     QUEUE_TYPE,
     REPLICATE,
-    check_binding_arguments,
     check_delayed_type,
     check_exchange_arguments,
     check_queue_arguments,
@@ -35,11 +33,12 @@ from qpidd_py.broker.arguments import (
     keeps_letters,
     queue_level,
 )
+from qpidd_py.broker.bindings import Bindings
+from qpidd_py.broker.changes import Changes
 from qpidd_py.broker.configuration import (
     Cancelled,
     Configuration,
     Operation,
-    binding_operation,
     exchange_operation,
     queue_operation,
 )
@@ -47,24 +46,18 @@ from qpidd_py.broker.debris import TICK
 from qpidd_py.broker.deduplication import SECRET_SIZE
 from qpidd_py.broker.depths import Depths
 from qpidd_py.broker.endings import Endings
-from qpidd_py.broker.exchange import DELAYED, EXCHANGE_TYPES, FAILOVER, Binding, Exchange, binding_key
+from qpidd_py.broker.exchange import DELAYED, EXCHANGE_TYPES, Exchange
+from qpidd_py.broker.idle import Idle
 from qpidd_py.broker.limits import Limits, check_queues
-from qpidd_py.broker.qpid_arguments import EXCLUSIVE_BINDING
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.broker.routing import MANAGEMENT, RoutingTable
-from qpidd_py.core.deadlines import Deadlines
 from qpidd_py.core.engine import Engine
 from qpidd_py.core.queue import Queue
 from qpidd_py.core.routes import Route
-from qpidd_py.errors import ConnectionException, InvariantError, ReplyCode
+from qpidd_py.errors import ConnectionException, ReplyCode
 from qpidd_py.logrules import Floods
 
 log = logging.getLogger(__name__)
-
-DELETIONS: Final = 100
-"""Of idle queues, at most, in one tick."""
-OWNER_TIME: Final = 60.0
-"""Seconds for which a replicated exclusive queue without a time limit waits for its owner after a fail-over."""
 
 _LOCKED: Final = (
     "cannot obtain exclusive access to locked queue '{}' in vhost '/'. It could be originally declared on another "
@@ -85,31 +78,13 @@ class VHost:
         self.default_replicate = "none"
         self.clustered = False
         self.floods = Floods(log)
-        self.failover_bound: Callable[[DeclaredQueue], None] | None = None
-        """Called when a queue was bound to `amq.failover`."""
         self._exclusive: dict[object, dict[str, DeclaredQueue]] = {}  # by connection
-        self.idle: Deadlines[DeclaredQueue] = Deadlines()  # when a queue has been idle for its time limit
         self.endings = Endings(self)
+        self.idle = Idle(self)
+        self.changes = Changes(engine)
+        self.bindings = Bindings(engine, self.configuration, self.changes, self.endings)
         self.depths = Depths(self.endings, self.floods)
-        self._used: dict[DeclaredQueue, None] = {}  # queues with a time limit that begins with the next tick
         self._leaving: dict[DeclaredQueue, bool] = {}  # queues that are looked at again, and whether to delete them
-
-    def _log(self, operation: Operation) -> tuple[int, bytes]:
-        if self.engine.passive:
-            raise InvariantError(f"a backup decides {operation['op']}")
-        payload = encode_table(operation)
-        return self.engine.log_config(payload), payload
-
-    def _unchanged(self, position: int) -> int:
-        """What an answer waits for that changes nothing: `position` is that of the object, 0 if it is not replicated.
-        A deposed primary does not know what the new one has changed meanwhile, so the answer is no safer than a confirm
-        of the present turn."""
-        return self.engine.witness() if position else 0
-
-    def sealed(self) -> int:
-        """What an answer waits for that may have changed nothing: the log's end, with an operation of this turn."""
-        self.engine.witness()
-        return self.engine.flush()
 
     # ------------------------------------------------------------ queues
 
@@ -168,7 +143,7 @@ class VHost:
         queue = self._new_queue(operation, level)
         if exclusive:
             self._own(queue, connection)
-        self.used(queue)
+        self.idle.used(queue)
         return queue, queue.position
 
     def reply_queue(self, name: str) -> DeclaredQueue:
@@ -186,7 +161,7 @@ class VHost:
             text = f"queue '{operation['name']}' would be replicated and this broker is a backup"
             raise refuse(ReplyCode.ACCESS_REFUSED, text)
         operation["number"] = number = self.configuration.take_number()
-        position, payload = self._log(operation)
+        position, payload = self.changes.log(operation)
         return self.configuration.create_queue(operation, number, position, payload)
 
     def _redeclare_queue(
@@ -214,14 +189,14 @@ class VHost:
             self._own(queue, connection)
         if queue in self._leaving:
             self._leaving[queue] = False
-        self.used(queue)
-        return queue, self._unchanged(queue.position)
+        self.idle.used(queue)
+        return queue, self.changes.unchanged(queue.position)
 
     def delete_queue(self, connection: object, name: str, if_unused: bool, if_empty: bool) -> tuple[int, int]:
         """Returns the number of messages deleted with it, and the position to wait for.  Deleting a missing queue is no
         error, so that a client may repeat a deletion whose answer it lost."""
         if self._present(name) is None:
-            return 0, self._unchanged(self.engine.changed)
+            return 0, self.changes.unchanged(self.engine.changed)
         queue = self.find_queue(name, connection)
         check_free(queue)
         if if_unused and queue.core.consumer_count:
@@ -269,7 +244,7 @@ class VHost:
 
     def _drop_queue(self, queue: DeclaredQueue) -> None:
         if queue.position:
-            self._log({"op": "queue.delete", "name": queue.name, "number": queue.number})
+            self.changes.log({"op": "queue.delete", "name": queue.name, "number": queue.number})
         sources = self.configuration.sources(queue)
         self.configuration.drop_queue(queue)
         self.endings.end_exchanges(sources)
@@ -282,7 +257,7 @@ class VHost:
 
     def purged(self, queue: DeclaredQueue) -> int:
         """The position to wait for: purged messages must not come back."""
-        return self.sealed() if queue.core.replicated else 0
+        return self.changes.sealed() if queue.core.replicated else 0
 
     def move_messages(self, connection: object, source: str, limit: int, target: str, exchange: str) -> int:
         """Moves ready messages, in order, to the queue `target` or, if that is empty, as `exchange` routes them; ends
@@ -309,8 +284,7 @@ class VHost:
     def queue_dropped(self, queue: DeclaredQueue, cancelled: Cancelled) -> None:
         """Tells its consumers."""
         self._leaving.pop(queue, None)
-        self.idle.drop(queue)
-        self._used.pop(queue, None)
+        self.idle.dropped(queue)
         self.depths.dropped(queue)
         if queue.owner is not None:
             self._exclusive.get(queue.owner, {}).pop(queue.name, None)
@@ -323,7 +297,7 @@ class VHost:
         """After a promotion an auto-delete queue that had been used is deleted; one that was never used stays."""
         queue.used = True
         if queue.auto_delete and queue.position and not queue.used_position:
-            self.configuration.note_used(queue, *self._log({"op": "queue.used", "name": queue.name}))
+            self.configuration.note_used(queue, *self.changes.log({"op": "queue.used", "name": queue.name}))
 
     def consumers_gone(self, queues: Iterable[Queue]) -> None:
         """Each queue lost a consumer; auto-delete queues are deleted with their last one.  On a former primary the log
@@ -332,7 +306,7 @@ class VHost:
         ended = []
         for queue in unused:
             if isinstance(queue, DeclaredQueue):
-                self.used(queue)
+                self.idle.used(queue)
                 queue.consumed_exclusively = False
                 if queue.auto_delete and queue.delay is None and self.decides(queue):
                     ended.append(queue)
@@ -353,7 +327,7 @@ class VHost:
         self.endings.end_exchanges([exchange for exchange in exchanges if exchange.position])
         for queue in ending:
             if not queue.gone:
-                self.used(queue)
+                self.idle.used(queue)
         self.engine.forget_routes()
 
     @staticmethod
@@ -376,26 +350,11 @@ class VHost:
         """Whether this broker does, and not the log."""
         return not (self.engine.passive and thing.position)
 
-    def used(self, queue: DeclaredQueue) -> None:
-        """Its time limit for being idle, if it has one, begins again."""
-        if queue.expires is not None or queue.waits_for_its_owner:
-            self._used[queue] = None
-
     def tick(self, now: float) -> None:
-        """Deletes queues that were idle for their time limit; `now` in seconds.  One with a consumer is looked at again
-        when that has gone."""
+        """`now`: in seconds."""
         self.floods.tick(now)
         self.depths.tick(now)
-        for queue in self._used:
-            self.idle.set(queue, now + (queue.expires or OWNER_TIME))
-        self._used.clear()
-        for _ in range(DELETIONS):
-            due = self.idle.pop(now)
-            if due is None:
-                break
-            busy = due.core.consumer_count or due.waits_for_its_first_user or due.expires is None
-            if (due.waits_for_its_owner or not busy) and self.decides(due):
-                self.remove_queue(due)
+        self.idle.tick(now)
         self.endings.go_on()
         self.configuration.debris.clear(TICK)
 
@@ -428,7 +387,7 @@ class VHost:
             first_difference(what, wanted, existing.properties())
             if REPLICATE in arguments:
                 first_difference(what, {REPLICATE: level}, {REPLICATE: existing.level})
-            return self._unchanged(existing.position)
+            return self.changes.unchanged(existing.position)
         self._check_name(name)
         operation = exchange_operation(name, kind, durable, auto_delete, internal, {**arguments, REPLICATE: level})
         if level == "none":
@@ -437,7 +396,7 @@ class VHost:
             raise refuse(ReplyCode.ACCESS_REFUSED, f"{what} would be replicated and this broker is a backup")
         if kind == DELAYED:
             operation["number"] = self.configuration.take_number()
-        return self.configuration.create_exchange(operation, *self._log(operation)).position
+        return self.configuration.create_exchange(operation, *self.changes.log(operation)).position
 
     def _check_name(self, name: str) -> None:
         if name.startswith("amq."):
@@ -451,7 +410,7 @@ class VHost:
         if name == "" or name in self.routing.internal_exchanges or (exchange is not None and exchange.predeclared):
             raise refuse(ReplyCode.ACCESS_REFUSED, f"exchange '{name}' in vhost '/' cannot be deleted")
         if exchange is None:
-            return self._unchanged(self.engine.changed)
+            return self.changes.unchanged(self.engine.changed)
         check_ours(exchange, f"exchange '{name}'", self.engine.passive)
         if if_unused and (exchange.size or self.configuration.is_alternate(name)):
             raise refuse(ReplyCode.PRECONDITION_FAILED, f"exchange '{name}' in vhost '/' in use")
@@ -461,72 +420,7 @@ class VHost:
     def remove_exchange(self, exchange: Exchange) -> None:
         """Deletes unconditionally, and with it auto-delete exchanges that lose their last binding."""
         if exchange.position:
-            self._log({"op": "exchange.delete", "name": exchange.name})
+            self.changes.log({"op": "exchange.delete", "name": exchange.name})
         sources = self.configuration.sources(exchange)
         self.configuration.drop_exchange(exchange)
         self.endings.end_exchanges(sources)
-
-    # ------------------------------------------------------------ bindings
-
-    def bind(
-        self, source: str, destination: DeclaredQueue | Exchange, routing_key: bytes, arguments: Mapping[str, Any]
-    ) -> int:
-        """The position to wait for."""
-        exchange = self._bindable(source, destination)
-        check_binding_arguments(arguments, f"binding of exchange '{source}' in vhost '/'", exchange.type)
-        exchange.check(routing_key, arguments)
-        binding = Binding(exchange, destination, routing_key, dict(arguments))
-        existing = exchange.find(destination, binding.key)
-        others = exchange.of_key(routing_key) if arguments.get(EXCLUSIVE_BINDING) else []
-        if existing is not None:
-            replaced = self._unbind_others(existing, others)
-            return self.engine.changed if replaced else self._unchanged(existing.position)
-        if exchange.replicated and destination.replicated and arguments.get(REPLICATE) != "none":
-            self.configuration.create_binding(binding, *self._log(binding_operation("bind", binding.key, arguments)))
-        else:
-            self.configuration.create_binding(binding, 0, b"")
-        if source == FAILOVER and self.failover_bound is not None and isinstance(destination, DeclaredQueue):
-            self.failover_bound(destination)
-        return self.engine.changed if self._unbind_others(binding, others) else binding.position
-
-    def _unbind_others(self, exclusive: Binding, others: Iterable[Binding]) -> bool:
-        """Behind the new binding, so that a fail-over in between finds one too many and not one too few.  Whether any
-        of them was replicated."""
-        gone = [binding for binding in others if binding is not exclusive]
-        for binding in gone:
-            self._drop_binding(binding)
-        return any(binding.position for binding in gone)
-
-    def _drop_binding(self, binding: Binding) -> None:
-        if binding.position:
-            self._log(binding_operation("unbind", binding.key, binding.arguments))
-        self.configuration.drop_binding(binding)
-
-    def unbind(
-        self,
-        source: str,
-        destination: DeclaredQueue | Exchange | None,
-        routing_key: bytes,
-        arguments: Mapping[str, Any],
-    ) -> int:
-        """The position to wait for; neither a binding nor a source or destination that is not there is an error (see
-        `delete_queue`)."""
-        if source and (destination is None or source not in self.exchanges):
-            return self._unchanged(self.engine.changed)
-        exchange = self._bindable(source, destination)
-        assert destination is not None
-        binding = exchange.find(destination, binding_key(exchange, destination, routing_key, arguments))
-        if binding is None:
-            return self._unchanged(self.engine.changed)
-        self._drop_binding(binding)
-        self.endings.end_exchanges([exchange])
-        return self.engine.changed if binding.position else 0
-
-    def _bindable(self, source: str, destination: DeclaredQueue | Exchange | None) -> Exchange:
-        check_source(source)
-        if isinstance(destination, Exchange):
-            check_source(destination.name)
-        exchange = self.find_exchange(source)
-        if isinstance(destination, Exchange):
-            check_ours(destination, f"exchange '{destination.name}'", self.engine.passive)
-        return exchange

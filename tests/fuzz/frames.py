@@ -55,7 +55,7 @@ def material() -> Material:
         queue, _ = broker.vhost.declare_queue(None, name, True, False, False, arguments)
         client.owner.routes[name.encode()] = [queue.core]
     broker.vhost.declare_exchange("x", "headers", True, False, False, {})
-    broker.vhost.bind("x", broker.vhost.queues["a"], b"k", {"x-match": "any", "h": 1})
+    broker.vhost.bindings.bind("x", broker.vhost.queues["a"], b"k", {"x-match": "any", "h": 1})
     client.turn()
     snapshot, position = encode_snapshot(broker.vhost.configuration.snapshot()), engine.position
     for number in range(30):

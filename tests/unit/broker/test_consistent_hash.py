@@ -78,7 +78,7 @@ def hashing(broker: Broker, **arguments: Any) -> None:
     vhost.declare_exchange("h", "x-consistent-hash", True, False, False, {names[k]: v for k, v in arguments.items()})
     for name in "abc":
         queue, _ = vhost.declare_queue(None, name, True, False, False, {})
-        vhost.bind("h", queue, b"1", {})
+        vhost.bindings.bind("h", queue, b"1", {})
 
 
 def routed(broker: Broker, key: bytes, **properties: Any) -> list[str]:
@@ -127,5 +127,5 @@ def test_a_binding_key_that_is_no_weight_is_refused() -> None:
     hashing(broker)
     queue, _ = broker.vhost.declare_queue(None, "d", True, False, False, {})
     with pytest.raises(AmqpError, match="is its weight, 1 to 1000000, found b'many'"):
-        broker.vhost.bind("h", queue, b"many", {})
+        broker.vhost.bindings.bind("h", queue, b"many", {})
     assert not broker.vhost.configuration.sources(queue)

@@ -62,7 +62,7 @@ def bind(vhost: VHost, kind: str, count: int, queues: int) -> None:
     to = [queue_of(vhost, f"q{number}") for number in range(queues)]
     for number in range(count):
         key = b"1" if kind == "x-consistent-hash" else b"a.k%d" % number
-        vhost.bind("e", to[number % queues], key, {"n": number})
+        vhost.bindings.bind("e", to[number % queues], key, {"n": number})
 
 
 def left(vhost: VHost) -> int:
@@ -137,12 +137,12 @@ def test_one_that_is_declared_again_has_none_of_the_bindings(kind: str) -> None:
         found = vhost.routing.destinations(exchange, b"a.k%d" % number, {"headers": {"n": number}})
         assert queue.core not in found and all(not core.deleted for core in found)
     key = b"1" if kind == "x-consistent-hash" else b"a.k0"
-    vhost.bind("e", queue, key, {"n": 0})
+    vhost.bindings.bind("e", queue, key, {"n": 0})
     assert exchange.size == 41
     vhost.delete_exchange("e", False)
     vhost.declare_exchange("e", kind, True, False, False, arguments_of(kind))
     assert vhost.routing.destinations(vhost.exchanges["e"], b"a.k0", {"headers": {"n": 0}}) == []
-    vhost.bind("e", queue, key, {"n": 0})
+    vhost.bindings.bind("e", queue, key, {"n": 0})
     left(vhost)
     assert vhost.routing.destinations(vhost.exchanges["e"], b"a.k0", {"headers": {"n": 0}}) == [queue.core]
     vhost.delete_queue(None, "q0", False, False)
@@ -156,7 +156,7 @@ def test_changes_clear_away_faster_than_others_can_leave() -> None:
     for turn in range(20):
         vhost.declare_exchange("e", "direct", True, False, False, ALL)
         for number in range(100):
-            vhost.bind("e", queue, b"%d.%d" % (turn, number), {})
+            vhost.bindings.bind("e", queue, b"%d.%d" % (turn, number), {})
         vhost.delete_exchange("e", False)
         most = max(most, sum(1 for _ in vhost.configuration.debris._rest))
         assert len(vhost.configuration._sources[queue]) <= 2
@@ -172,8 +172,8 @@ def chain(vhost: VHost, count: int) -> None:
     for number in range(count):
         vhost.declare_exchange(f"e{number}", "fanout", True, True, False, ALL)
     for number in range(count - 1):
-        vhost.bind(f"e{number}", vhost.exchanges[f"e{number + 1}"], b"", {})
-    vhost.bind(f"e{count - 1}", queue, b"", {})
+        vhost.bindings.bind(f"e{number}", vhost.exchanges[f"e{number + 1}"], b"", {})
+    vhost.bindings.bind(f"e{count - 1}", queue, b"", {})
 
 
 def named(vhost: VHost) -> int:
@@ -210,10 +210,10 @@ def test_one_that_is_bound_again_meanwhile_stays() -> None:
     queue, other = queue_of(vhost, "q"), queue_of(vhost, "other")
     for number in range(SLICE + 5):
         vhost.declare_exchange(f"e{number}", "fanout", True, True, False, ALL)
-        vhost.bind(f"e{number}", queue, b"", {})
+        vhost.bindings.bind(f"e{number}", queue, b"", {})
     vhost.delete_queue(None, "q", False, False)
     assert named(vhost) == len(vhost.endings) == 5
-    vhost.bind(f"e{SLICE}", other, b"", {})
+    vhost.bindings.bind(f"e{SLICE}", other, b"", {})
     vhost.delete_exchange(f"e{SLICE + 1}", False)
     vhost.tick(0.0)
     assert named(vhost) == 1 and f"e{SLICE}" in vhost.exchanges and not vhost.endings

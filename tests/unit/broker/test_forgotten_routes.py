@@ -49,14 +49,16 @@ class Lab:
                 case 3 if exchange.startswith("x"):
                     vhost.delete_exchange(exchange, False)
                 case 4:
-                    vhost.bind(exchange, vhost.find_exchange(rng.choice(NAMES)), rng.choice(PATTERNS).encode(), {})
+                    vhost.bindings.bind(
+                        exchange, vhost.find_exchange(rng.choice(NAMES)), rng.choice(PATTERNS).encode(), {}
+                    )
                 case 5:
-                    vhost.bind(exchange, vhost.find_queue(queue, None), rng.choice(PATTERNS).encode(), {})
+                    vhost.bindings.bind(exchange, vhost.find_queue(queue, None), rng.choice(PATTERNS).encode(), {})
                 case _:
                     bindings = list(vhost.exchanges[exchange].bindings())
                     if bindings:
                         left = rng.choice(bindings)
-                        vhost.unbind(exchange, left.destination, left.routing_key, left.arguments)
+                        vhost.bindings.unbind(exchange, left.destination, left.routing_key, left.arguments)
         except (AmqpError, KeyError):
             pass
 
@@ -85,7 +87,7 @@ def test_what_is_kept_is_what_would_be_answered(seed: int) -> None:
 
 def bound(lab: Lab, name: str, exchange: str, key: bytes) -> DeclaredQueue:
     queue, _ = lab.vhost.declare_queue(None, name, False, False, False, {})
-    lab.vhost.bind(exchange, queue, key, {})
+    lab.vhost.bindings.bind(exchange, queue, key, {})
     return queue
 
 
@@ -102,7 +104,7 @@ def test_what_is_kept_of_a_line_follows_what_leaves_it() -> None:
         lab.vhost.delete_queue(None, gone, False, False)
         for key in keys:
             assert lab.publish("x0", key) == lab.wanted("x0", key), key
-    lab.vhost.unbind("x0", lab.vhost.queues["q2"], b"1", {})
+    lab.vhost.bindings.unbind("x0", lab.vhost.queues["q2"], b"1", {})
     assert {name for key in keys for name in lab.publish("x0", key)} == {"q3"}
 
 

@@ -249,7 +249,7 @@ def act(vhost, connection, step):
         else:
             to_exchange = rest[1]
             find = vhost.find_exchange if to_exchange else lambda queue: vhost.find_queue(queue, connection)
-            call = vhost.bind if kind == "bind" else vhost.unbind
+            call = vhost.bindings.bind if kind == "bind" else vhost.bindings.unbind
             call(name, find(rest[0]), rest[2], {"x": 1} if rest[3] else {})
     except (ChannelException, ConnectionException):
         pass

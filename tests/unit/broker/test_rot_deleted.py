@@ -38,7 +38,7 @@ class Site:
             self.vhost.declare_exchange(kind, "fanout", True, False, False, {})
         self.grave = self.vhost.declare_queue(None, "grave", *DURABLE, {})[0]
         for kind in ("else", "dead"):
-            self.vhost.bind(kind, self.grave, b"", {})
+            self.vhost.bindings.bind(kind, self.grave, b"", {})
         self.now = 0.0
 
     def queue(self, flags: tuple[bool, bool, bool], owner: object = None, **arguments: Any) -> DeclaredQueue:

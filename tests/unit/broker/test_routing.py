@@ -53,9 +53,9 @@ def do(broker: Broker, step: str, binding: tuple[str, str, bytes, dict[str, Any]
         vhost.delete_queue(None, target, False, False)
     elif step == "unbind" and existing:
         old = existing[number % len(existing)]
-        vhost.unbind(old.source.name, old.destination, old.routing_key, old.arguments)
+        vhost.bindings.unbind(old.source.name, old.destination, old.routing_key, old.arguments)
     elif source in vhost.exchanges and (destination := vhost.queues.get(target) or vhost.exchanges.get(target)):
-        vhost.bind(source, destination, key, table)
+        vhost.bindings.bind(source, destination, key, table)
 
 
 def takes(kind: str, binding: Any, key: bytes, headers: dict[str, Any]) -> bool:
@@ -137,7 +137,7 @@ def cost(kind: str, number: int) -> int:
         queue = vhost.declare_queue(None, f"q{i}", False, False, False, {})[0]
         vhost.declare_exchange(f"e{i}", "direct", False, False, False, {})
         for target in (queue, vhost.exchanges[f"e{i}"]):
-            vhost.bind("e", target, b"a.%d.b" % i, {"id": i, "kind": "order"})
+            vhost.bindings.bind("e", target, b"a.%d.b" % i, {"id": i, "kind": "order"})
     exchange = vhost.exchanges["e"]
     vhost.routing._needs_headers(exchange)  # asked once for all publishes until exchanges change
     return lines_of(lambda: vhost.routing.route(b"e", b"a.7.b")) + lines_of(

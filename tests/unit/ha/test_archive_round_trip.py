@@ -105,7 +105,7 @@ def filled(count: int) -> Site:
     main, other = site.queue("main", **{"x-max-length": 5000}), site.queue("other")
     vhost = site.broker.vhost
     vhost.declare_exchange("events", "topic", True, False, False, {})
-    vhost.bind("events", vhost.queues["other"], b"a.#", {})
+    vhost.bindings.bind("events", vhost.queues["other"], b"a.#", {})
     for number in range(count):
         site.publish(main if number % 3 else other, b"m%d" % number)
     return site

@@ -54,7 +54,7 @@ class TestLinesThatCannotBeRestored:
     def test_a_binding_to_what_is_not_there(self) -> None:
         source = Site()
         source.queue("main")
-        source.broker.vhost.bind("amq.topic", source.broker.vhost.queues["main"], b"k", {})
+        source.broker.vhost.bindings.bind("amq.topic", source.broker.vhost.queues["main"], b"k", {})
         objects, _ = lines(source)
         site, id = begun()
         binding = next(line for line in objects if "amq.topic" in line or line is objects[-1])
@@ -199,7 +199,7 @@ class TestTheDoorOfRestores:
         site.publish(site.queue("main"), b"m1")
         for name in ("e1", "e2"):
             vhost.declare_exchange(name, "topic", True, False, False, {})
-        vhost.bind("e1", vhost.exchanges["e2"], b"k", {})
+        vhost.bindings.bind("e1", vhost.exchanges["e2"], b"k", {})
         old = vhost.remove_queue
 
         def remove_queue(queue: Any) -> None:

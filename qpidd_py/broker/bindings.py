@@ -1,0 +1,91 @@
+"""Binding and unbinding: the rules of AMQP, and Qpid's exclusive bindings.                                     Pure."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from qpidd_py.broker.access import check_ours, check_source, find_exchange
+from qpidd_py.broker.arguments import REPLICATE, check_binding_arguments
+from qpidd_py.broker.changes import Changes
+from qpidd_py.broker.configuration import Configuration, binding_operation
+from qpidd_py.broker.endings import Endings
+from qpidd_py.broker.exchange import FAILOVER, Binding, Exchange, binding_key
+from qpidd_py.broker.qpid_arguments import EXCLUSIVE_BINDING
+from qpidd_py.broker.queue import DeclaredQueue
+from qpidd_py.core.engine import Engine
+
+
+class Bindings:
+    """Of one virtual host."""
+
+    def __init__(self, engine: Engine, configuration: Configuration, changes: Changes, endings: Endings) -> None:
+        self._engine = engine
+        self._configuration = configuration
+        self._changes = changes
+        self._endings = endings
+        self.failover_bound: Callable[[DeclaredQueue], None] | None = None
+        """Called when a queue was bound to `amq.failover`."""
+
+    def bind(
+        self, source: str, destination: DeclaredQueue | Exchange, routing_key: bytes, arguments: Mapping[str, Any]
+    ) -> int:
+        """The position to wait for."""
+        exchange = self._bindable(source, destination)
+        check_binding_arguments(arguments, f"binding of exchange '{source}' in vhost '/'", exchange.type)
+        exchange.check(routing_key, arguments)
+        binding = Binding(exchange, destination, routing_key, dict(arguments))
+        existing = exchange.find(destination, binding.key)
+        others = exchange.of_key(routing_key) if arguments.get(EXCLUSIVE_BINDING) else []
+        if existing is not None:
+            replaced = self._unbind_others(existing, others)
+            return self._engine.changed if replaced else self._changes.unchanged(existing.position)
+        if exchange.replicated and destination.replicated and arguments.get(REPLICATE) != "none":
+            self._configuration.create_binding(
+                binding, *self._changes.log(binding_operation("bind", binding.key, arguments))
+            )
+        else:
+            self._configuration.create_binding(binding, 0, b"")
+        if source == FAILOVER and self.failover_bound is not None and isinstance(destination, DeclaredQueue):
+            self.failover_bound(destination)
+        return self._engine.changed if self._unbind_others(binding, others) else binding.position
+
+    def _unbind_others(self, exclusive: Binding, others: Iterable[Binding]) -> bool:
+        """Behind the new binding, so that a fail-over in between finds one too many and not one too few.  Whether any
+        of them was replicated."""
+        gone = [binding for binding in others if binding is not exclusive]
+        for binding in gone:
+            self._drop_binding(binding)
+        return any(binding.position for binding in gone)
+
+    def _drop_binding(self, binding: Binding) -> None:
+        if binding.position:
+            self._changes.log(binding_operation("unbind", binding.key, binding.arguments))
+        self._configuration.drop_binding(binding)
+
+    def unbind(
+        self,
+        source: str,
+        destination: DeclaredQueue | Exchange | None,
+        routing_key: bytes,
+        arguments: Mapping[str, Any],
+    ) -> int:
+        """The position to wait for; neither a binding nor a source or destination that is not there is an error (see
+        `delete_queue`)."""
+        if source and (destination is None or source not in self._configuration.exchanges):
+            return self._changes.unchanged(self._engine.changed)
+        exchange = self._bindable(source, destination)
+        assert destination is not None
+        binding = exchange.find(destination, binding_key(exchange, destination, routing_key, arguments))
+        if binding is None:
+            return self._changes.unchanged(self._engine.changed)
+        self._drop_binding(binding)
+        self._endings.end_exchanges([exchange])
+        return self._engine.changed if binding.position else 0
+
+    def _bindable(self, source: str, destination: DeclaredQueue | Exchange | None) -> Exchange:
+        check_source(source)
+        if isinstance(destination, Exchange):
+            check_source(destination.name)
+        exchange = find_exchange(self._configuration.exchanges, source)
+        if isinstance(destination, Exchange):
+            check_ours(destination, f"exchange '{destination.name}'", self._engine.passive)
+        return exchange

@@ -1,0 +1,31 @@
+"""What a virtual host changes, in the log of its broker; and what an answer waits for that changes nothing.    Pure."""
+
+from qpidd_py.amqp.fields import encode_table
+from qpidd_py.broker.configuration import Operation
+from qpidd_py.core.engine import Engine
+from qpidd_py.errors import InvariantError
+
+
+class Changes:
+    """Of one virtual host."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def log(self, operation: Operation) -> tuple[int, bytes]:
+        """Its position, and it encoded."""
+        if self._engine.passive:
+            raise InvariantError(f"a backup decides {operation['op']}")
+        payload = encode_table(operation)
+        return self._engine.log_config(payload), payload
+
+    def unchanged(self, position: int) -> int:
+        """What an answer waits for that changes nothing: `position` is that of the object, 0 if it is not replicated.
+        A deposed primary does not know what the new one has changed meanwhile, so the answer is no safer than a confirm
+        of the present turn."""
+        return self._engine.witness() if position else 0
+
+    def sealed(self) -> int:
+        """What an answer waits for that may have changed nothing: the log's end, with an operation of this turn."""
+        self._engine.witness()
+        return self._engine.flush()
