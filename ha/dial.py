@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ha.model.settings import HaSettings, split_address, uses_tls
-from qpidd_py.amqp.client import Login
+from qpidd_py.amqp.client_handshake import Login
 from qpidd_py.config import SecuritySettings, no_pass_phrase
 from qpidd_py.errors import ConfigError
 

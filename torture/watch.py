@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ha.model.status import RECOVERING_JOURNAL
-from qpidd_py.amqp.client import Login
+from qpidd_py.amqp.client_handshake import Login
 from qpidd_py.cli.client_socket import BrokerError, Deadline, ManagementSocket, Target
 from torture.brokers import PASSWORD, PORT, USER, Broker
 

@@ -46,7 +46,7 @@ from ha.qpid_cluster.supervision import (
 )
 from ha.qpid_cluster.supervisor import Supervisor
 from ha.shell.management_link import End, ManagementLink, Reply
-from qpidd_py.amqp.client import Login
+from qpidd_py.amqp.client_handshake import Login
 from qpidd_py.amqp.management_client import Answer
 from qpidd_py.errors import ConfigError
 

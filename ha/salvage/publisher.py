@@ -12,8 +12,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from qpidd_py.amqp.client import (
-    AmqpClient,
+from qpidd_py.amqp.client import AmqpClient
+from qpidd_py.amqp.client_handshake import (
     ClientHandshake,
     CloseAnswered,
     Closed,

@@ -16,7 +16,8 @@ from ha.model.environment import Answer, Link, Outcome
 from ha.model.settings import split_address, uses_tls
 from ha.shell.core_link import LinkOwner, OutgoingLink
 from ha.shell.tls_link import TlsStream
-from qpidd_py.amqp.client import AmqpClient, ClientHandshake, Closed, Opened, VersionRefused
+from qpidd_py.amqp.client import AmqpClient
+from qpidd_py.amqp.client_handshake import ClientHandshake, Closed, Opened, VersionRefused
 from qpidd_py.core import Engine, Reactor
 from qpidd_py.errors import AmqpError
 

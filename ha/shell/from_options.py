@@ -10,7 +10,7 @@ from ha.registry.file import FileRegistry
 from ha.registry.living import Living
 from ha.registry.pacemaker import PacemakerRegistry
 from ha.registry.worker import Store
-from qpidd_py.amqp.client import Login
+from qpidd_py.amqp.client_handshake import Login
 from qpidd_py.config import LinkSettings, SecuritySettings
 from qpidd_py.errors import ConfigError
 from qpidd_py.plugins import PluginHost, Reading

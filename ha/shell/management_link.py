@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ha.dial import why
-from qpidd_py.amqp.client import CloseAnswered, Closed, Login, PeerSilent, VersionRefused
+from qpidd_py.amqp.client_handshake import CloseAnswered, Closed, Login, PeerSilent, VersionRefused
 from qpidd_py.amqp.management_client import Answer, ManagementClient, Ready
 from qpidd_py.errors import AmqpError
 

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Final
 
 from ha.dial import why
-from qpidd_py.amqp.client import AmqpClient, Closed, Opened, VersionRefused
+from qpidd_py.amqp.client import AmqpClient
+from qpidd_py.amqp.client_handshake import Closed, Opened, VersionRefused
 from qpidd_py.core import Connection
 from qpidd_py.errors import AmqpError
 from qpidd_py.tls_pump import TlsPump

@@ -15,8 +15,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from qpidd_py.amqp.client import (
-    AmqpClient,
+from qpidd_py.amqp.client import AmqpClient
+from qpidd_py.amqp.client_handshake import (
     ClientHandshake,
     ClientState,
     CloseAnswered,

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from pamqp import commands
 from pamqp.base import Frame
 
-from qpidd_py.amqp.client import (
-    AmqpClient,
+from qpidd_py.amqp.client import AmqpClient
+from qpidd_py.amqp.client_handshake import (
     ClientHandshake,
     ClientState,
     CloseAnswered,

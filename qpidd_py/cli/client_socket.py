@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
-from qpidd_py.amqp.client import CloseAnswered, Closed, Login, VersionRefused
+from qpidd_py.amqp.client_handshake import CloseAnswered, Closed, Login, VersionRefused
 from qpidd_py.amqp.management_client import Answer, ManagementClient, Ready
 from qpidd_py.errors import ConnectionException, ReplyCode
 

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from qpidd_py.amqp.client import Login
+from qpidd_py.amqp.client_handshake import Login
 from qpidd_py.cli.client_socket import DEFAULT_PORT, TLS_PORT, Target, Trust, split_host_port, uses_tls
 from qpidd_py.cli.output import ShowVersion
 

@@ -20,7 +20,7 @@ import pika
 from pika.adapters.blocking_connection import BlockingChannel
 
 from client_lib import Connection
-from qpidd_py.amqp.client import Login
+from qpidd_py.amqp.client_handshake import Login
 from qpidd_py.cli.client_socket import BrokerError, Deadline, ManagementSocket, Target
 from tests.support.process import READY, BrokerProcess
 from tests.support.wait import wait_for

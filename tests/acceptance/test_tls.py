@@ -11,7 +11,7 @@ from typing import Any
 import pika
 import pytest
 
-from qpidd_py.amqp.client import Login
+from qpidd_py.amqp.client_handshake import Login
 from qpidd_py.cli.client_socket import Deadline, ManagementSocket, RequestRefused, Target
 from tests.acceptance.cluster import ANSWER_TIME, TIMEOUT, Cluster, Member
 from tests.support import programs

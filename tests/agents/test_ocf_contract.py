@@ -23,7 +23,7 @@ from ha.model.settings import HaSettings
 from ha.model.status import EXPECTATIONS, RECOVERING_JOURNAL, State
 from ha.qpid_ha.parser import COMMANDS
 from qpidd_py import doorman
-from qpidd_py.amqp.client import Login
+from qpidd_py.amqp.client_handshake import Login
 from qpidd_py.amqp.management_client import ManagementClient
 from qpidd_py.config import GROUPS
 from qpidd_py.options import option_name

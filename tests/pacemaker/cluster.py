@@ -16,7 +16,7 @@ import pika
 import pytest
 
 from ha.qpid_cluster.main import main as qpid_cluster
-from qpidd_py.amqp.client import Login
+from qpidd_py.amqp.client_handshake import Login
 from qpidd_py.cli.client_socket import BrokerError, Deadline, ManagementSocket, Target
 from qpidd_py.security.users import hash_password
 from tests.pacemaker.lab.host import Node

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
-from qpidd_py.amqp.client import Login
+from qpidd_py.amqp.client_handshake import Login
 from qpidd_py.cli.client_socket import BrokerError, Deadline, ManagementSocket, Target
 from tests.pacemaker.primaries import Sample
 

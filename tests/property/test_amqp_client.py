@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from pamqp import commands, frame, header
 from pamqp.body import ContentBody
 
-from qpidd_py.amqp.client import AmqpClient, ClientHandshake, ClientState
+from qpidd_py.amqp.client import AmqpClient
+from qpidd_py.amqp.client_handshake import ClientHandshake, ClientState
 from qpidd_py.amqp.management_client import Answer, ManagementClient
 from qpidd_py.errors import ConnectionException
 

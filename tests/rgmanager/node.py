@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import psutil
 
-from qpidd_py.amqp.client import Login
+from qpidd_py.amqp.client_handshake import Login
 from qpidd_py.cli.client_socket import BrokerError, Deadline, ManagementSocket, Target
 from qpidd_py.process import running_pid
 from tests.support.process import HeldPort

@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from qpidd_py.amqp.client import (
-    AmqpClient,
+from qpidd_py.amqp.client import AmqpClient
+from qpidd_py.amqp.client_handshake import (
     ClientHandshake,
     Closed,
     ContentReceived,

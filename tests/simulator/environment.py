@@ -13,7 +13,8 @@ from ha.model.protocol import REPLICA
 from ha.model.salvaged import Header, Record
 from ha.shell.asker import Asker
 from ha.shell.core_link import OutgoingLink
-from qpidd_py.amqp.client import AmqpClient, ClientHandshake, Closed, Login, Opened
+from qpidd_py.amqp.client import AmqpClient
+from qpidd_py.amqp.client_handshake import ClientHandshake, Closed, Login, Opened
 from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.core import Connection
 from qpidd_py.errors import AmqpError

@@ -14,7 +14,8 @@ from ha.plugin import standing
 from ha.shell.core_link import IncomingLink, LinkOwner, OutgoingLink
 from ha.single_queue.follower import FollowStep, Replica, Source
 from ha.single_queue.source import Feed, ReplicaSource
-from qpidd_py.amqp.client import AmqpClient, Login
+from qpidd_py.amqp.client import AmqpClient
+from qpidd_py.amqp.client_handshake import Login
 from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.core import Engine, Queue, decode_ids
 from qpidd_py.errors import PageError

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from qpidd_py.amqp.client import CAPABILITIES
+from qpidd_py.amqp.client_handshake import CAPABILITIES
 from tests.simulator import amqp, topology
 from tests.simulator.checks import name_of
 from tests.simulator.clients import Client

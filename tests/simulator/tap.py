@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ha.shell.events import row
 from ha.shell.told import started
-from qpidd_py.amqp.client import ContentReceived, MethodReceived
+from qpidd_py.amqp.client_handshake import ContentReceived, MethodReceived
 from tests.simulator import amqp
 from tests.simulator.checks import contents, name_of
 from tests.simulator.process import WALL

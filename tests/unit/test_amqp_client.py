@@ -6,8 +6,8 @@ import pytest
 from pamqp import commands, frame
 from pamqp.heartbeat import Heartbeat
 
-from qpidd_py.amqp.client import (
-    AmqpClient,
+from qpidd_py.amqp.client import AmqpClient
+from qpidd_py.amqp.client_handshake import (
     ClientHandshake,
     ClientState,
     CloseAnswered,

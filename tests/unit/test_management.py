@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from pamqp import commands
 
-from qpidd_py.amqp.client import AmqpClient, ClientHandshake, Closed, Login, Opened
+from qpidd_py.amqp.client import AmqpClient
+from qpidd_py.amqp.client_handshake import ClientHandshake, Closed, Login, Opened
 from qpidd_py.amqp.codec import decode_properties, encode_content, encode_method
 from qpidd_py.amqp.management_client import Answer, ManagementClient, Ready
 from qpidd_py.broker.broker import Broker

@@ -14,7 +14,7 @@ import pytest
 from ha.model.status import State
 from ha.qpid_ha import main as cli
 from ha.qpid_ha import parser as cli_parser
-from qpidd_py.amqp.client import Login
+from qpidd_py.amqp.client_handshake import Login
 from qpidd_py.broker.ports import Refusal
 from qpidd_py.cli import target as cli_target
 from qpidd_py.cli.client_socket import Deadline, split_host_port

@@ -14,7 +14,7 @@ from ha.model.environment import Answer, Outcome
 from ha.shell.asker import Asker
 from ha.shell.management_link import ManagementLink
 from qpidd_py.amqp import management_client
-from qpidd_py.amqp.client import Login
+from qpidd_py.amqp.client_handshake import Login
 
 RESET = struct.pack("ii", 1, 0)
 

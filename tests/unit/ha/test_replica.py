@@ -13,7 +13,7 @@ from ha.model.environment import Answer, Outcome
 from ha.model.protocol import REPLICA, Kind, encode_control, encode_held, encode_merge
 from ha.single_queue.follower import FollowStep, Replica, Source, renumbered
 from ha.single_queue.source import ReplicaSource, Standing
-from qpidd_py.amqp.client import Login
+from qpidd_py.amqp.client_handshake import Login
 from qpidd_py.core import Connection, Engine, Route
 from qpidd_py.errors import LinkError
 from tests.support.paged import MemoryPages

@@ -26,7 +26,7 @@ from ha.salvage.door import Peers, SalvageDoor
 from ha.salvage.files import SalvageFiles
 from ha.salvage.lines import SalvageError, decode_record
 from ha.salvage.publisher import Publisher, RestoreOutcome
-from qpidd_py.amqp.client import Login
+from qpidd_py.amqp.client_handshake import Login
 from qpidd_py.core import Queue
 from qpidd_py.errors import LinkError
 from tests.support.memory import publish_octets
