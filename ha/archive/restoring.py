@@ -24,8 +24,8 @@ from ha.model.protocol import need
 from qpidd_py.amqp.codec import decode_properties
 from qpidd_py.broker.arguments import REPLICATE
 from qpidd_py.broker.broker import Broker
-from qpidd_py.broker.configuration import octets
 from qpidd_py.broker.exchange import Exchange
+from qpidd_py.broker.operations import octets
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.core import Route
 from qpidd_py.core.letters import hand_out

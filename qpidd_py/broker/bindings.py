@@ -6,9 +6,10 @@ from typing import Any
 from qpidd_py.broker.access import check_ours, check_source, find_exchange
 from qpidd_py.broker.arguments import REPLICATE, check_binding_arguments
 from qpidd_py.broker.changes import Changes
-from qpidd_py.broker.configuration import Configuration, binding_operation
+from qpidd_py.broker.configuration import Configuration
 from qpidd_py.broker.endings import Endings
 from qpidd_py.broker.exchange import FAILOVER, Binding, Exchange, binding_key
+from qpidd_py.broker.operations import binding_operation
 from qpidd_py.broker.qpid_arguments import EXCLUSIVE_BINDING
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.core.engine import Engine

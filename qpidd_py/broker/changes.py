@@ -1,7 +1,7 @@
 """What a virtual host changes, in the log of its broker; and what an answer waits for that changes nothing.    Pure."""
 
 from qpidd_py.amqp.fields import encode_table
-from qpidd_py.broker.configuration import Operation
+from qpidd_py.broker.operations import Operation
 from qpidd_py.core.engine import Engine
 from qpidd_py.errors import InvariantError
 

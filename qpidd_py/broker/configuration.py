@@ -5,6 +5,7 @@ Theory.  Each change of a replicated object is one *operation*: a field table wi
 does the same with what arrives.  A backup never decides: deletions that follow from others (auto-delete) are operations
 of their own; only the bindings of a deleted object go with it on both sides.
 
+* `operations.py` makes them, `operation_rules.py` checks them.
 * The *uid* of an object is the position of the operation that made it.  Same name and other uid is another object.
 * Objects of level "none" are local: position 0, never in an operation, a snapshot or an `adopt`.
 * Queue numbers come from one counter, are part of the operation, and are never used twice; the counter is part of the
@@ -20,8 +21,9 @@ from qpidd_py.amqp.fields import FieldError, decode_operation, encode_table
 from qpidd_py.broker.arguments import REPLICATE
 from qpidd_py.broker.debris import CHANGE, Debris, Destination
 from qpidd_py.broker.delayed import make_exchange
-from qpidd_py.broker.exchange import DELAYED, FAILOVER, PREDECLARED, Binding, BindingKey, Exchange, binding_key
+from qpidd_py.broker.exchange import DELAYED, FAILOVER, PREDECLARED, Binding, Exchange, binding_key
 from qpidd_py.broker.operation_rules import check_operation
+from qpidd_py.broker.operations import Operation, octets
 from qpidd_py.broker.queue import LOCAL_NUMBERS, DeclaredQueue, limit
 from qpidd_py.broker.snapshot import Records, decode_snapshot
 from qpidd_py.core.engine import Engine
@@ -29,16 +31,10 @@ from qpidd_py.errors import LinkError
 
 log = logging.getLogger(__name__)
 
-Operation = dict[str, Any]
 WAITING: Final = "amq.delayed."
 """Begins the name, in logs and lists, of the queue in which an exchange's messages wait."""
 Cancelled = list[tuple[Any, int, str]]
 """Consumers that a deletion ended: connection, channel, tag."""
-
-
-def octets(value: str | bytes) -> bytes:
-    """A routing key as octets: long strings of a table are read as str if they are UTF-8."""
-    return value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape")
 
 
 class Observer(Protocol):
@@ -371,56 +367,3 @@ _APPLY: Final[dict[str, Callable[[Configuration, Operation, int, bytes], None]]]
     "unbind": Configuration._apply_unbind,
     "numbers": Configuration._apply_numbers,
 }
-
-
-def queue_operation(
-    name: str,
-    number: int,
-    durable: bool,
-    exclusive: bool,
-    auto_delete: bool,
-    arguments: Mapping[str, Any],
-    user: str = "",
-    secret: str = "",
-) -> Operation:
-    """The operation "queue.declare"; `arguments` hold the effective level, `user` has declared it; `secret`: of one
-    that remembers keys (`deduplication.py`)."""
-    return {
-        "op": "queue.declare",
-        "name": name,
-        "number": number,
-        "durable": durable,
-        "exclusive": exclusive,
-        "auto_delete": auto_delete,
-        "arguments": arguments,
-        "user": user,
-        **({"secret": secret} if secret else {}),
-    }
-
-
-def exchange_operation(
-    name: str, kind: str, durable: bool, auto_delete: bool, internal: bool, arguments: Mapping[str, Any]
-) -> Operation:
-    """The operation "exchange.declare"; `arguments` hold the effective level."""
-    return {
-        "op": "exchange.declare",
-        "name": name,
-        "type": kind,
-        "durable": durable,
-        "auto_delete": auto_delete,
-        "internal": internal,
-        "arguments": arguments,
-    }
-
-
-def binding_operation(operation: str, key: BindingKey, arguments: Mapping[str, Any]) -> Operation:
-    """The operations "bind" and "unbind"."""
-    source, is_exchange, destination, routing_key, _ = key
-    return {
-        "op": operation,
-        "source": source,
-        "exchange": is_exchange,
-        "destination": destination,
-        "key": routing_key,
-        "arguments": dict(arguments),
-    }

@@ -35,13 +35,7 @@ from qpidd_py.broker.arguments import (
 )
 from qpidd_py.broker.bindings import Bindings
 from qpidd_py.broker.changes import Changes
-from qpidd_py.broker.configuration import (
-    Cancelled,
-    Configuration,
-    Operation,
-    exchange_operation,
-    queue_operation,
-)
+from qpidd_py.broker.configuration import Cancelled, Configuration
 from qpidd_py.broker.debris import TICK
 from qpidd_py.broker.deduplication import SECRET_SIZE
 from qpidd_py.broker.depths import Depths
@@ -49,6 +43,7 @@ from qpidd_py.broker.endings import Endings
 from qpidd_py.broker.exchange import DELAYED, EXCHANGE_TYPES, Exchange
 from qpidd_py.broker.idle import Idle
 from qpidd_py.broker.limits import Limits, check_queues
+from qpidd_py.broker.operations import Operation, exchange_operation, queue_operation
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.broker.routing import MANAGEMENT, RoutingTable
 from qpidd_py.core.engine import Engine

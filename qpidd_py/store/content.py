@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from qpidd_py.amqp.fields import decode_operation
-from qpidd_py.broker.configuration import Configuration, Operation
+from qpidd_py.broker.configuration import Configuration
+from qpidd_py.broker.operations import Operation
 from qpidd_py.broker.snapshot import read_snapshot
 from qpidd_py.core import Queue
 from qpidd_py.store.archive import OBJECTS, Message

@@ -11,7 +11,7 @@ import pytest
 from ha.model.protocol import Kind, encode_control
 from qpidd_py.amqp.fields import encode_table
 from qpidd_py.broker.broker import Broker
-from qpidd_py.broker.configuration import queue_operation
+from qpidd_py.broker.operations import queue_operation
 from qpidd_py.errors import InvariantError, LinkError
 from tests.fuzz.files import SALVAGE
 from tests.fuzz.hostile import DEEP, to_json

@@ -8,7 +8,7 @@ import pytest
 
 from ha.archive.restoring import check_content
 from qpidd_py.amqp.fields import encode_table
-from qpidd_py.broker.configuration import queue_operation
+from qpidd_py.broker.operations import queue_operation
 from qpidd_py.store.archive import ArchiveError, Header, Message, decode_message, decode_object, encode_message
 from qpidd_py.store.archive_file import ArchiveFile, ArchiveWriter, NewFile
 
