@@ -10,7 +10,7 @@ PY := $(VENV)/bin/python
 CORE := $(wildcard $(addprefix qpidd_py/core/*.,pyx pxd h))
 INSTALLED := $(VENV)/.stamp-installed
 BUILT := $(VENV)/.stamp-built
-TESTS_AT_ONCE ?= $(shell echo $$(($$(nproc) + 1)))
+TESTS_AT_ONCE ?= $(shell echo $$(($$(nproc) + 2)))
 FUZZ_SECONDS ?= 60
 SEEDS ?= 0:10000
 MODE ?=
@@ -44,7 +44,7 @@ test: $(BUILT)
 # Each worker, and each of thousands of processes, would compile all modules again.
 unit test test-all: export PYTHONDONTWRITEBYTECODE :=
 
-# What `slow` marks is left out.  Much of the rest waits for brokers: one more at a time than there are processors.
+# What `slow` marks is left out.  Much of the rest waits for brokers: two more at a time than there are processors.
 unit: $(BUILT)
 	@bash tools/need_system_packages.sh $(PYTHON) tests
 	@$(PY) -m tests.support.compiled
