@@ -184,7 +184,7 @@ class RestoreDoor:
             doubt = "this broker has been deposed meanwhile"
             reply({"ok": True, "result": result} if safe else {"ok": False, "error": doubt})
 
-        self._broker.engine.when_safe(self._broker.vhost.changes.sealed(), answer)
+        self._broker.engine.when_safe(self._broker.vhost.operation_log.sealed(), answer)
 
     def _begin(self, arguments: Json) -> Json:
         again = bool(self.closed)

@@ -5,10 +5,10 @@ from typing import Any
 
 from qpidd_py.broker.access import check_ours, check_source, find_exchange
 from qpidd_py.broker.arguments import REPLICATE, check_binding_arguments
-from qpidd_py.broker.changes import Changes
 from qpidd_py.broker.configuration import Configuration
 from qpidd_py.broker.endings import Endings
 from qpidd_py.broker.exchange import FAILOVER, Binding, Exchange, binding_key
+from qpidd_py.broker.operation_log import OperationLog
 from qpidd_py.broker.operations import binding_operation
 from qpidd_py.broker.qpid_arguments import EXCLUSIVE_BINDING
 from qpidd_py.broker.queue import DeclaredQueue
@@ -18,10 +18,12 @@ from qpidd_py.core.engine import Engine
 class Bindings:
     """Of one virtual host."""
 
-    def __init__(self, engine: Engine, configuration: Configuration, changes: Changes, endings: Endings) -> None:
+    def __init__(
+        self, engine: Engine, configuration: Configuration, operation_log: OperationLog, endings: Endings
+    ) -> None:
         self._engine = engine
         self._configuration = configuration
-        self._changes = changes
+        self._operation_log = operation_log
         self._endings = endings
         self.failover_bound: Callable[[DeclaredQueue], None] | None = None
         """Called when a queue was bound to `amq.failover`."""
@@ -38,10 +40,10 @@ class Bindings:
         others = exchange.of_key(routing_key) if arguments.get(EXCLUSIVE_BINDING) else []
         if existing is not None:
             replaced = self._unbind_others(existing, others)
-            return self._engine.changed if replaced else self._changes.unchanged(existing.position)
+            return self._engine.changed if replaced else self._operation_log.unchanged(existing.position)
         if exchange.replicated and destination.replicated and arguments.get(REPLICATE) != "none":
             self._configuration.create_binding(
-                binding, *self._changes.log(binding_operation("bind", binding.key, arguments))
+                binding, *self._operation_log.append(binding_operation("bind", binding.key, arguments))
             )
         else:
             self._configuration.create_binding(binding, 0, b"")
@@ -59,7 +61,7 @@ class Bindings:
 
     def _drop_binding(self, binding: Binding) -> None:
         if binding.position:
-            self._changes.log(binding_operation("unbind", binding.key, binding.arguments))
+            self._operation_log.append(binding_operation("unbind", binding.key, binding.arguments))
         self._configuration.drop_binding(binding)
 
     def unbind(
@@ -72,12 +74,12 @@ class Bindings:
         """The position to wait for; neither a binding nor a source or destination that is not there is an error (see
         `delete_queue`)."""
         if source and (destination is None or source not in self._configuration.exchanges):
-            return self._changes.unchanged(self._engine.changed)
+            return self._operation_log.unchanged(self._engine.changed)
         exchange = self._bindable(source, destination)
         assert destination is not None
         binding = exchange.find(destination, binding_key(exchange, destination, routing_key, arguments))
         if binding is None:
-            return self._changes.unchanged(self._engine.changed)
+            return self._operation_log.unchanged(self._engine.changed)
         self._drop_binding(binding)
         self._endings.end_exchanges([exchange])
         return self._engine.changed if binding.position else 0

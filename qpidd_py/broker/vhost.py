@@ -1,7 +1,7 @@
 """The virtual host "/": the rules of AMQP for exchanges and queues; those for bindings are in `bindings`.
 
 Every method that changes something returns the log position that its reply has to wait for; 0 = none.  A repeated
-declaration waits, too, for an operation of its own turn (`Changes.unchanged`).
+declaration waits, too, for an operation of its own turn (`OperationLog.unchanged`).
 
 `Engine.passive` is True while this broker is a backup: clients (a backup admits only administrative ones) may use
 objects that are not replicated; replicated objects follow the log, and nothing is appended to it here.
@@ -34,7 +34,6 @@ from qpidd_py.broker.arguments import (
     queue_level,
 )
 from qpidd_py.broker.bindings import Bindings
-from qpidd_py.broker.changes import Changes
 from qpidd_py.broker.configuration import Cancelled, Configuration
 from qpidd_py.broker.debris import TICK
 from qpidd_py.broker.deduplication import SECRET_SIZE
@@ -43,6 +42,7 @@ from qpidd_py.broker.endings import Endings
 from qpidd_py.broker.exchange import DELAYED, EXCHANGE_TYPES, Exchange
 from qpidd_py.broker.idle import Idle
 from qpidd_py.broker.limits import Limits, check_queues
+from qpidd_py.broker.operation_log import OperationLog
 from qpidd_py.broker.operations import Operation, exchange_operation, queue_operation
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.broker.routing import MANAGEMENT, RoutingTable
@@ -76,8 +76,8 @@ class VHost:
         self._exclusive: dict[object, dict[str, DeclaredQueue]] = {}  # by connection
         self.endings = Endings(self)
         self.idle = Idle(self)
-        self.changes = Changes(engine)
-        self.bindings = Bindings(engine, self.configuration, self.changes, self.endings)
+        self.operation_log = OperationLog(engine)
+        self.bindings = Bindings(engine, self.configuration, self.operation_log, self.endings)
         self.depths = Depths(self.endings, self.floods)
         self._leaving: dict[DeclaredQueue, bool] = {}  # queues that are looked at again, and whether to delete them
 
@@ -156,7 +156,7 @@ class VHost:
             text = f"queue '{operation['name']}' would be replicated and this broker is a backup"
             raise refuse(ReplyCode.ACCESS_REFUSED, text)
         operation["number"] = number = self.configuration.take_number()
-        position, payload = self.changes.log(operation)
+        position, payload = self.operation_log.append(operation)
         return self.configuration.create_queue(operation, number, position, payload)
 
     def _redeclare_queue(
@@ -185,13 +185,13 @@ class VHost:
         if queue in self._leaving:
             self._leaving[queue] = False
         self.idle.used(queue)
-        return queue, self.changes.unchanged(queue.position)
+        return queue, self.operation_log.unchanged(queue.position)
 
     def delete_queue(self, connection: object, name: str, if_unused: bool, if_empty: bool) -> tuple[int, int]:
         """Returns the number of messages deleted with it, and the position to wait for.  Deleting a missing queue is no
         error, so that a client may repeat a deletion whose answer it lost."""
         if self._present(name) is None:
-            return 0, self.changes.unchanged(self.engine.changed)
+            return 0, self.operation_log.unchanged(self.engine.changed)
         queue = self.find_queue(name, connection)
         check_free(queue)
         if if_unused and queue.core.consumer_count:
@@ -239,7 +239,7 @@ class VHost:
 
     def _drop_queue(self, queue: DeclaredQueue) -> None:
         if queue.position:
-            self.changes.log({"op": "queue.delete", "name": queue.name, "number": queue.number})
+            self.operation_log.append({"op": "queue.delete", "name": queue.name, "number": queue.number})
         sources = self.configuration.sources(queue)
         self.configuration.drop_queue(queue)
         self.endings.end_exchanges(sources)
@@ -252,7 +252,7 @@ class VHost:
 
     def purged(self, queue: DeclaredQueue) -> int:
         """The position to wait for: purged messages must not come back."""
-        return self.changes.sealed() if queue.core.replicated else 0
+        return self.operation_log.sealed() if queue.core.replicated else 0
 
     def move_messages(self, connection: object, source: str, limit: int, target: str, exchange: str) -> int:
         """Moves ready messages, in order, to the queue `target` or, if that is empty, as `exchange` routes them; ends
@@ -292,7 +292,7 @@ class VHost:
         """After a promotion an auto-delete queue that had been used is deleted; one that was never used stays."""
         queue.used = True
         if queue.auto_delete and queue.position and not queue.used_position:
-            self.configuration.note_used(queue, *self.changes.log({"op": "queue.used", "name": queue.name}))
+            self.configuration.note_used(queue, *self.operation_log.append({"op": "queue.used", "name": queue.name}))
 
     def consumers_gone(self, queues: Iterable[Queue]) -> None:
         """Each queue lost a consumer; auto-delete queues are deleted with their last one.  On a former primary the log
@@ -382,7 +382,7 @@ class VHost:
             first_difference(what, wanted, existing.properties())
             if REPLICATE in arguments:
                 first_difference(what, {REPLICATE: level}, {REPLICATE: existing.level})
-            return self.changes.unchanged(existing.position)
+            return self.operation_log.unchanged(existing.position)
         self._check_name(name)
         operation = exchange_operation(name, kind, durable, auto_delete, internal, {**arguments, REPLICATE: level})
         if level == "none":
@@ -391,7 +391,7 @@ class VHost:
             raise refuse(ReplyCode.ACCESS_REFUSED, f"{what} would be replicated and this broker is a backup")
         if kind == DELAYED:
             operation["number"] = self.configuration.take_number()
-        return self.configuration.create_exchange(operation, *self.changes.log(operation)).position
+        return self.configuration.create_exchange(operation, *self.operation_log.append(operation)).position
 
     def _check_name(self, name: str) -> None:
         if name.startswith("amq."):
@@ -405,7 +405,7 @@ class VHost:
         if name == "" or name in self.routing.internal_exchanges or (exchange is not None and exchange.predeclared):
             raise refuse(ReplyCode.ACCESS_REFUSED, f"exchange '{name}' in vhost '/' cannot be deleted")
         if exchange is None:
-            return self.changes.unchanged(self.engine.changed)
+            return self.operation_log.unchanged(self.engine.changed)
         check_ours(exchange, f"exchange '{name}'", self.engine.passive)
         if if_unused and (exchange.size or self.configuration.is_alternate(name)):
             raise refuse(ReplyCode.PRECONDITION_FAILED, f"exchange '{name}' in vhost '/' in use")
@@ -415,7 +415,7 @@ class VHost:
     def remove_exchange(self, exchange: Exchange) -> None:
         """Deletes unconditionally, and with it auto-delete exchanges that lose their last binding."""
         if exchange.position:
-            self.changes.log({"op": "exchange.delete", "name": exchange.name})
+            self.operation_log.append({"op": "exchange.delete", "name": exchange.name})
         sources = self.configuration.sources(exchange)
         self.configuration.drop_exchange(exchange)
         self.endings.end_exchanges(sources)

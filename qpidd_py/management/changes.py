@@ -55,7 +55,7 @@ class Changes:
                     raise RequestError(f"{why}; {moved} messages were moved before") from error
                 raise
             if not left or not (some or waited):
-                return {"moved": moved}, vhost.changes.sealed()
+                return {"moved": moved}, vhost.operation_log.sealed()
             if not waited:
                 yield None
 

@@ -6,13 +6,13 @@ from qpidd_py.core.engine import Engine
 from qpidd_py.errors import InvariantError
 
 
-class Changes:
+class OperationLog:
     """Of one virtual host."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def log(self, operation: Operation) -> tuple[int, bytes]:
+    def append(self, operation: Operation) -> tuple[int, bytes]:
         """Its position, and it encoded."""
         if self._engine.passive:
             raise InvariantError(f"a backup decides {operation['op']}")
