@@ -13,6 +13,12 @@ from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.management.amqp_door import install
 
 
+def closed_port() -> int:
+    """Nothing listens there."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
 class Peer:
     """The transport of one connection."""
 

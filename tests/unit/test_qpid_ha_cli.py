@@ -21,7 +21,7 @@ from qpidd_py.cli.client_socket import Deadline, split_host_port
 from qpidd_py.cli.tool_config import ToolConfig, interpret, read_tool_config
 from qpidd_py.errors import ConfigError
 from tests.support.logins import password_check
-from tests.support.socket_broker import SocketBroker
+from tests.support.socket_broker import SocketBroker, closed_port
 
 Reply = Callable[[dict[str, Any]], None]
 
@@ -126,11 +126,6 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
     return run
 
 
-def unused_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
-
-
 class TestCommands:
     def test_ping_is_silent(self, run: Run, server: SocketBroker) -> None:
         assert run("ping", "-b", server.address) == (0, "")
@@ -174,7 +169,7 @@ class TestCommands:
         assert run("status", "--is-primary", "-b", server.address) == (code, "")
 
     def test_status_of_all_has_a_line_for_the_dead_ones(self, run: Run, server: SocketBroker, hooks: FakeHa) -> None:
-        dead = f"127.0.0.1:{unused_port()}"
+        dead = f"127.0.0.1:{closed_port()}"
         with SocketBroker(FakeHa("active")) as other:
             hooks.brokers_url = f"amqp:{server.address},{dead},tcp:{other.address}"
             code, out = run("status", "--all", "-b", server.address)
@@ -186,7 +181,7 @@ class TestCommands:
         ]
 
     def test_status_of_all_fails_when_the_first_is_not_there(self, run: Run) -> None:
-        address = f"127.0.0.1:{unused_port()}"
+        address = f"127.0.0.1:{closed_port()}"
         expected = f"ConnectionRefusedError: {address}: Connection refused\n"
         assert run("status", "--all", "-b", address) == (1, expected)
 
@@ -216,7 +211,7 @@ class TestCommands:
         assert lines[-1] == "a-node-with-a-long-name~: 12 of 40 queues, 3.0M left, 1.5K/s, 2048 s to go"
 
     def test_query_of_all(self, run: Run, server: SocketBroker, hooks: FakeHa) -> None:
-        dead = f"127.0.0.1:{unused_port()}"
+        dead = f"127.0.0.1:{closed_port()}"
         hooks.brokers_url = f"{server.address},{dead}"
         code, out = run("query", "--all", "-b", server.address)
         assert code == 0
@@ -255,7 +250,7 @@ class TestJson:
         assert read("status") == {"address": server.address, "status": "ready", "state": "ready", "name": "n"}
         assert read("query") == {"address": server.address, **hooks.query()}
         assert read("promote", "--cluster-manager")["status"] == "active"
-        dead = f"127.0.0.1:{unused_port()}"
+        dead = f"127.0.0.1:{closed_port()}"
         hooks.brokers_url = f"{server.address},{dead}"
         alive, error = read("status", "--all")
         assert (alive["address"], alive["status"]) == (server.address, "ready")
@@ -263,7 +258,7 @@ class TestJson:
         assert len(read("query", "--all")) == 2
 
     def test_errors_too(self, run: Run) -> None:
-        code, out = run("--json", "status", "-b", f"127.0.0.1:{unused_port()}")
+        code, out = run("--json", "status", "-b", f"127.0.0.1:{closed_port()}")
         assert code == 1
         assert json.loads(out)["error"].startswith("ConnectionRefusedError: 127.0.0.1:")
 

@@ -8,8 +8,8 @@ import pytest
 
 from ha.qpid_ha import main as cli
 from qpidd_py.cli.client_socket import Deadline
-from tests.support.socket_broker import SocketBroker
-from tests.unit.test_qpid_ha_cli import Reply, Run, no_environment, run, unused_port
+from tests.support.socket_broker import SocketBroker, closed_port
+from tests.unit.test_qpid_ha_cli import Reply, Run, no_environment, run
 
 __all__ = ["no_environment", "run"]  # fixtures
 
@@ -170,7 +170,7 @@ STALLED = {"why": "b is lost", "seconds": 1.25, "until": "it is back or removed"
 
 
 def test_the_table_of_all_brokers(run: Run, server: SocketBroker, member: FakeMember) -> None:
-    dead = f"127.0.0.1:{unused_port()}"
+    dead = f"127.0.0.1:{closed_port()}"
     lag = {"positions": 12, "octets": 5000, "seconds": 0.5}
     member.results["ha.query"] |= {
         "brokers_url": f"{server.address},{dead}",

@@ -15,6 +15,7 @@ from ha.shell.asker import Asker
 from ha.shell.management_link import ManagementLink
 from qpidd_py.amqp import management_client
 from qpidd_py.amqp.client_handshake import Login
+from tests.support.socket_broker import closed_port
 
 RESET = struct.pack("ii", 1, 0)
 
@@ -118,11 +119,6 @@ async def refused_here(*doors: tuple[str, int]) -> Outcome:
     found = (await answered).outcome
     asker.close()
     return found
-
-
-def closed_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def test_one_that_refuses_on_one_port_and_listens_on_another_lives(caplog: pytest.LogCaptureFixture) -> None:
