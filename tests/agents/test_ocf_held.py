@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -171,6 +172,47 @@ def test_a_backup_that_hangs_until_the_end_is_killed(agent: Agent) -> None:
     agent.signal(signal.SIGSTOP)
     assert agent.result(held).code == NOT_RUNNING
     assert ended(pid)
+
+
+def test_a_hung_backup_is_killed_soon_if_a_primary_answers(make_agent: Callable[..., Agent]) -> None:
+    """That one holds all that it does; else its hang may be everybody's, and it may be the last copy."""
+    first, second = make_agent("first"), make_agent("second")
+    for agent, other in ((first, second), (second, first)):
+        agent.parameters["options"] = agent.options(other.address, safety="availability")
+        agent("start")
+    held, pid = second.held(timeout=HOUR), second.pid
+    second.signal(signal.SIGSTOP)
+    wait_for(lambda: "is silent" in second.log, TIME, "it is noticed")
+    begin = time.monotonic()
+    wait_for(lambda: time.monotonic() > begin + 2, TIME, "two more looks at the others")
+    assert held.poll() is None, "there is no primary"
+    first("promote")
+    found = second.result(held)
+    assert (found.code, "hangs" in found.reason) == (NOT_RUNNING, True)
+    assert ended(pid) and "(unpromoted) hangs" in found.reason
+
+
+@pytest.mark.parametrize("members", ["", "no port", "ssl:127.0.0.1:1,[::1]:1", ":::,x:y:z, ,127.0.0.1:99999"])
+def test_nonsense_in_the_list_of_members_kills_no_backup(agent: Agent, members: str) -> None:
+    from qpidd_agent.others import primary_elsewhere
+    from qpidd_agent.parameters import Parameters
+
+    parameters = Parameters({"OCF_RESKEY_config": "/nonexistent"})
+    parameters.brokers = members
+    assert not primary_elsewhere(parameters)
+
+
+def test_the_death_of_a_primary_is_called_so_whichever_monitor_reports_it(primary: Agent) -> None:
+    """Pacemaker ends the promoted monitor in favour of the demotion."""
+    primary.signal(signal.SIGKILL)
+    wait_for(lambda: not primary.alive, TIME, "the broker has ended")
+    assert primary("demote").code == SUCCESS
+    assert "the primary has failed: process" in primary("monitor", interval=300).reason
+    primary("stop")
+    primary("start")
+    primary.signal(signal.SIGKILL)
+    wait_for(lambda: not primary.alive, TIME, "the broker has ended")
+    assert "the primary" not in primary("monitor", interval=300).reason
 
 
 def test_a_new_role_is_told_at_once(agent: Agent) -> None:

@@ -1,5 +1,7 @@
 """The pure parts of the agent: scores, messages, when a silent broker counts as hung."""
 
+from pathlib import Path
+
 import pytest
 from qpidd_agent.ocf import Operation
 from qpidd_agent.parameters import Parameters, seconds
@@ -74,6 +76,16 @@ def test_patience_does_not_make_short_holds_hasty() -> None:
     assert watch.hangs(1.0)
 
 
+def test_a_primary_elsewhere_is_looked_for_after_two_silences() -> None:
+    watch = Watch(0.0, hold=10.0, silence=1.0)
+    watch.sign(0.25)
+    moments = (1.0, 2.24, 2.25, 2.5, 3.25, 3.5)
+    assert [now for now in moments if watch.ask_others(now)] == [2.25, 3.25]
+    assert watch.sleep(3.5) == pytest.approx(0.75)
+    watch.sign(3.5)
+    assert not watch.ask_others(5.4)
+
+
 def test_a_hold_is_not_over_in_a_silence() -> None:
     """The next monitor would count from nothing."""
     watch = Watch(0.0, hold=10.0, silence=1.0)
@@ -118,6 +130,16 @@ def test_it_sleeps_until_something_is_due() -> None:
 )
 def test_durations(text: str, value: float) -> None:
     assert seconds(text) == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    "option", ["--ha-brokers-url a:1,b:2", "--ha-brokers-url=a:1,b:2", "--port 1 --ha-brokers-url a:1,b:2 -x"]
+)
+def test_the_members_may_be_given_with_the_options(option: str, tmp_path: Path) -> None:
+    file = tmp_path / "qpidd.conf"
+    file.write_text("ha-brokers-url=c:3\n")
+    assert Parameters({"OCF_RESKEY_config": str(file)}).brokers == "c:3"
+    assert Parameters({"OCF_RESKEY_config": str(file), "OCF_RESKEY_options": option}).brokers == "a:1,b:2"
 
 
 def test_an_operation_is_read_from_the_environment() -> None:

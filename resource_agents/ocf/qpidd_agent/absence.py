@@ -2,7 +2,7 @@
 
 import select
 
-from qpidd_agent.marker import DEATH_WAITS, quiet
+from qpidd_agent.marker import DEATH_WAITS, died_as_primary, quiet
 from qpidd_agent.ocf import OCF_NOT_RUNNING, Operation, exit_reason, log
 from qpidd_agent.parameters import Parameters
 from qpidd_agent.process import crashed
@@ -13,6 +13,8 @@ def gone(parameters: Parameters, operation: Operation, promoted: bool, reason: s
     """The broker does not run: a normal result for a probe, otherwise a failure.  `promoted`: its last known role."""
     if operation.interval:
         reason = reason or crashed(parameters) or f"no broker runs on {parameters.data_dir}"
+        if promoted or died_as_primary(operation):
+            reason = f"the primary has failed: {reason}"  # whichever monitor reports it, as `monitor.py` says
         log("error", reason)
         wait(quiet(operation, DEATH_WAITS))
         if write_score(operation, "") and promoted:

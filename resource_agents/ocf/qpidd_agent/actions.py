@@ -226,8 +226,8 @@ def promote(parameters: Parameters, operation: Operation) -> int:
 def demote(parameters: Parameters, operation: Operation) -> int:
     """Demote in place.  For a dead broker the result is success, since any other one makes Pacemaker plan again."""
     remove_markers(operation)
-    note_demote(operation)
     process = find(parameters)
+    note_demote(operation, dead=process is None)
     if process is None:
         log("info", "there is no broker that could be demoted")
         return OCF_SUCCESS

@@ -78,7 +78,7 @@ class Hold:
 
     def _judge(self, now: float) -> "int | None":
         self._watch.patient = not self._promoted or self._standing.last
-        if self._watch.hangs(now):
+        if self._watch.hangs(now) or self._replaceable(now):
             return self._end_hung()
         if self._watch.silent(now):
             self._silent_now()
@@ -91,6 +91,18 @@ class Hold:
         if self._watch.late(now) and self._may_ask:
             self._ask()
         return self._found if self._watch.over(now) else None
+
+    def _replaceable(self, now: float) -> bool:
+        """True for a hung backup, if nothing is lost with it.  What it has said meanwhile counts."""
+        if self._promoted or not self._watch.ask_others(now):
+            return False
+        from qpidd_agent.others import primary_elsewhere
+
+        if not primary_elsewhere(self._parameters):
+            return False
+        now = time.monotonic()
+        self._hear(now)
+        return self._watch.silent(now)
 
     def _silent_now(self) -> None:
         """Delete the score of a hanging backup, so that it is not promoted; a primary keeps its score, since Pacemaker

@@ -3,9 +3,10 @@
 `monitor-INTERVAL`: when and with what result the monitor of this interval last ended normally.  Removed while one is
 held, and by every action after which Pacemaker begins a new series.
 
-`demoted`: time of the last demote.  In the same transition Pacemaker promotes another broker and monitors the demoted
-one.  A changed score or a death reported then makes Pacemaker plan again before the promotion, and even recover the
-dead one first (up to 1 s was measured).  So for some time after a demote neither is reported.
+`demoted`: time of the last demote, and whether the broker was dead by then.  In the same transition Pacemaker promotes
+another broker and monitors the demoted one.  A changed score or a death reported then makes Pacemaker plan again before
+the promotion, and even recover the dead one first (up to 1 s was measured).  So for some time after a demote neither is
+reported.
 """
 
 import os
@@ -61,8 +62,16 @@ def remove_markers(operation: Operation) -> None:
         pass  # there are none
 
 
-def note_demote(operation: Operation) -> None:
-    _write(operation.path(DEMOTED), str(time.monotonic()))
+def note_demote(operation: Operation, dead: bool) -> None:
+    """`dead`: there was no broker any more, so a primary has failed."""
+    _write(operation.path(DEMOTED), f"{time.monotonic()}{' dead' * dead}")
+
+
+def died_as_primary(operation: Operation) -> bool:
+    try:
+        return _read(operation.path(DEMOTED)).endswith("dead")
+    except OSError:
+        return False
 
 
 def forget_demote(operation: Operation) -> None:
@@ -75,8 +84,8 @@ def forget_demote(operation: Operation) -> None:
 def quiet(operation: Operation, period: float) -> float:
     """Seconds left of `period` seconds after the last demote, in which nothing bad is reported."""
     try:
-        since = time.monotonic() - float(_read(operation.path(DEMOTED)))
-    except (OSError, ValueError):
+        since = time.monotonic() - float(_read(operation.path(DEMOTED)).split()[0])
+    except (OSError, ValueError, IndexError):
         return 0.0
     return max(0.0, period - since) if since >= 0 else 0.0
 

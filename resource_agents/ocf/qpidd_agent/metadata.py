@@ -17,7 +17,7 @@ action. Demote works in place, and the broker goes on as backup.
 Recurring monitors are held: they end when something is wrong, or after half of their timeout. So Pacemaker learns of
 the death of a broker at once, with any interval; the interval is only the time between two monitors, in which the
 broker is not watched. Use a short interval and a timeout of about 20 s. A primary that hangs for longer than the
-parameter heartbeat is killed.
+parameter heartbeat is killed. The death of a primary is reported by the monitor of the unpromoted role.
 
 Set on-fail=demote for promote and for the monitor of the promoted role, and do not set migration-threshold: a broker
 that is stopped loses the messages in its memory, one that is demoted keeps them. A broker that has died is restarted
@@ -73,8 +73,8 @@ PARAMETERS = (
         "Silence after which a primary counts as hung",
         "The event loop of the broker sends four signs of life in this time to the held monitor. A primary that sends "
         "none for this time, and does not answer on its port either, is killed, so that a backup can be promoted. A "
-        "backup, and a primary that holds the only copy of some messages, get the whole time of the monitor."
-        " Units are s and ms.",
+        "backup gets twice the time if an active primary answers. Without one a backup, and a primary that holds the "
+        "only copy of some messages, get the whole time of the monitor. Units are s and ms.",
     ),
 )
 

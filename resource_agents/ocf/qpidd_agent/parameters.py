@@ -58,6 +58,8 @@ class Parameters:
         password = file.get("ha-password", "") or _first_line(file.get("ha-password-file", ""))
         self.login = (user, password) if user else ("guest", "guest")
         """User and password for the agent's requests to the broker."""
+        self.brokers = _given("ha-brokers-url", self.options) or file.get("ha-brokers-url", "")
+        """All members of the cluster."""
         self.mechanism = file.get("ha-mechanism", "").upper() or "PLAIN"
 
     @property
@@ -73,6 +75,12 @@ class Parameters:
     def config_file(self) -> str:
         """The configuration file; empty if there is none and none was given."""
         return self.config if self.given["config"] or os.path.exists(self.config) else ""
+
+
+def _given(name: str, options: str) -> str:
+    """The value of an option in further options for the broker, which override its file; empty if it is not there."""
+    found = options.replace(f"--{name}=", f"--{name} ").partition(f"--{name} ")[2].split()
+    return found[0] if found else ""
 
 
 def _tls(file: "Mapping[str, str]") -> "tuple[str, str, str]":

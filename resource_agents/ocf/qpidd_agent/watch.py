@@ -4,6 +4,8 @@
 * A primary that holds the only copy of some messages, and a backup, have until the end of the hold: no broker could
   replace the one, and no client waits for the other.  Above all, an operation that takes long on all brokers must not
   kill all of them.
+* A backup hangs after two silences already if another broker answers as primary then: that one holds all that ours
+  does.
 * After a pause of this process (a machine that was paused or overloaded) the count starts again.
 * A monitor ends only shortly after a sign of life; otherwise the next one would start counting from zero.
 """
@@ -16,6 +18,7 @@ class Watch:
         self._silence = silence
         self._sign = now
         self._looked = now
+        self._asked = now
         self.patient = False
 
     def sign(self, now: float) -> None:
@@ -38,10 +41,21 @@ class Watch:
     def hangs(self, now: float) -> bool:
         return self.silent(now) and (not self.patient or now >= self._end)
 
+    def ask_others(self, now: float) -> bool:
+        """True if it is time to look for a primary elsewhere: after two silences, and again after each further one."""
+        if now < self._others_due:
+            return False
+        self._asked = now
+        return True
+
+    @property
+    def _others_due(self) -> float:
+        return max(self._sign + 2 * self._silence, self._asked + self._silence)
+
     def over(self, now: float) -> bool:
         return now >= self._end and not self.late(now)
 
     def sleep(self, now: float) -> float:
         """Seconds until one of these results can change."""
-        moments = (self._end, self._sign + self._silence / 2, self._sign + self._silence)
+        moments = (self._end, self._sign + self._silence / 2, self._sign + self._silence, self._others_due)
         return max(0.001, min([moment - now for moment in moments if moment > now], default=self._silence))
