@@ -210,6 +210,7 @@ install_system() {
     put 0644 packaging/sysusers.conf "$root$prefix/lib/sysusers.d/qpidd.conf"
     put 0644 packaging/tmpfiles.conf "$root$prefix/lib/tmpfiles.d/qpidd.conf"
     put 0644 packaging/logrotate.conf "$root/etc/logrotate.d/qpidd"
+    put_whole 0755 resource_agents/alert/qpid-alert "$root$prefix/share/qpidd/pacemaker-alert"
     put 0755 packaging/post-install.sh "$root$prefix/share/qpidd/post-install"
     for file in "${programs[@]}"; do
         put 0644 "packaging/completion/bash/$file" "$root$prefix/share/bash-completion/completions/$file"

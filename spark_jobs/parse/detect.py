@@ -25,7 +25,7 @@ _CONTENT: Final = tuple(
     (parser, re.compile(pattern))
     for parser, pattern in (
         ("client_json", rb'\{".*"source": ?"client"'),
-        ("broker_json", rb'\{".*"source": ?"(?:broker|qpid-cluster)"'),
+        ("broker_json", rb'\{".*"source": ?"(?:broker|qpid-cluster|pacemaker)"'),
         ("syslog", rb'(?:data: |\x1e)?\{.*"__REALTIME_TIMESTAMP"'),
         ("syslog", rb"__(?:CURSOR|REALTIME_TIMESTAMP)="),
         ("crm_mon", rb"<(?:\?xml|pacemaker-result|crm_mon)\b"),

@@ -40,6 +40,7 @@ MODES = {
     "usr/share/man/man1/failover-report.1": 0o644,
     "usr/share/man/man8/qpid-ha.8": 0o644,
     "usr/share/man/man8/qpidd.8": 0o644,
+    "usr/share/qpidd/pacemaker-alert": 0o755,
     "usr/share/qpidd/post-install": 0o755,
     "usr/share/zsh/vendor-completions/_qpid-ha": 0o644,
     "usr/share/zsh/vendor-completions/_qpid-receive": 0o644,
