@@ -21,6 +21,8 @@ CONSENSUS = 1.2
 _PARAMETER = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _INTERFACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,14}")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
+_TARGET = re.compile(r"[A-Za-z0-9:]([A-Za-z0-9.:-]*[A-Za-z0-9:])?")
+"""A name, or an address of either version.  Never an option of `ping`."""
 _DECIDED = ("action", "nodename", "pcmk_host_check", "pcmk_host_list", "pcmk_reboot_action")
 """Parameters of a fence device that are derived from the rest of the file."""
 
@@ -52,6 +54,10 @@ class Deployment:
     failure_timeout: float = 10.0
     heartbeat: float | None = None
     """Silence in seconds after which the agent counts a broker as hung; None: the agent's default."""
+    ping_targets: tuple[str, ...] = ()
+    """Addresses in the clients' network; a node that reaches one of them is promoted rather than one that does not."""
+    quorum_device: str = ""
+    """Host of corosync-qnetd, which gives a vote to one half of the nodes; empty: none."""
     registry: str = "pacemaker"
     fencing: Fencing | None = None
     image: str = "qpidd-py:latest"
@@ -63,7 +69,7 @@ def parse_deployment(value: object) -> Deployment | None:
         return None
     values = mapping(value, "deployment")
     known = ("virtual-ip", "interface", "token", "consensus", "dc-deadtime", "failure-timeout", "heartbeat")
-    refuse_unknown(values, (*known, "registry", "fencing", "image"), "deployment")
+    refuse_unknown(values, (*known, "registry", "fencing", "ping-targets", "quorum-device", "image"), "deployment")
     address, netmask = _virtual_ip(values.get("virtual-ip"))
     fencing = _fencing(values.get("fencing"))
     token = _at_least(values, "token", 1.0, SHORTEST_TOKEN)
@@ -76,6 +82,8 @@ def parse_deployment(value: object) -> Deployment | None:
         dc_deadtime=_at_least(values, "dc-deadtime", 20.0 if fencing else 5.0, 1.0),
         failure_timeout=_at_least(values, "failure-timeout", 10.0, 1.0),
         heartbeat=_at_least(values, "heartbeat", 0.0, 0.1) if "heartbeat" in values else None,
+        ping_targets=_ping_targets(values.get("ping-targets")),
+        quorum_device=_quorum_device(values),
         registry=one_of(values.get("registry", "pacemaker"), REGISTRIES, "deployment: registry"),
         fencing=fencing,
         image=plain_text(values.get("image", "qpidd-py:latest"), "deployment: image"),
@@ -90,6 +98,22 @@ def parse_links(value: object, node: str) -> tuple[str, ...]:
     if not 1 <= len(links) <= 8:
         raise ConfigError(f"node {node}: links: found {len(links)} addresses, wanted 1 to 8")
     return links
+
+
+def _ping_targets(value: object) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    where = "deployment: ping-targets"
+    targets = tuple(_matching(item, _TARGET, where, "an address", True) for item in sequence(value, where))
+    if not targets:
+        raise ConfigError(f"{where}: found no address, wanted one or more")
+    return tuple(dict.fromkeys(targets))
+
+
+def _quorum_device(values: Mapping[str, Any]) -> str:
+    if "quorum-device" not in values:
+        return ""
+    return _matching(values["quorum-device"], _TARGET, "deployment: quorum-device", "an address", True)
 
 
 def parse_parameters(value: object, where: str) -> dict[str, str]:

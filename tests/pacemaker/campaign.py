@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from tests.pacemaker.cluster import Cluster
-from tests.pacemaker.disasters import DISASTERS, LOSES
+from tests.pacemaker.disasters import DISASTERS, LOSES, Disaster
 from tests.pacemaker.judge import Report
 from tests.pacemaker.trial import Trial
 
@@ -24,13 +24,13 @@ def selection(short: Sequence[str], long: Sequence[str]) -> list[object]:
             *(pytest.param(name, marks=(limit, pytest.mark.slow)) for name in long)]  # fmt: skip
 
 
-def survive(cluster: Cluster, name: str, directory: Path) -> Report:
+def survive(cluster: Cluster, name: str, directory: Path, disaster: Disaster | None = None) -> Report:
     """One disaster under load: nothing confirmed is lost, and never do two brokers both confirm."""
     cluster.ready()
     cluster.mark_logs()
     cluster.hurt = True
     with Trial(cluster, name, directory) as trial:
-        DISASTERS[name](cluster, trial)
+        (disaster or DISASTERS[name])(cluster, trial)
     cluster.hurt = False
     report = trial.check(may_lose=name in LOSES and not cluster.setup.journals)
     assert report.messages.confirmed > 0

@@ -54,6 +54,8 @@ class Setup:
     """Milliseconds."""
     options: Mapping[str, str] = field(default_factory=dict)
     """Of the brokers."""
+    deployment: Mapping[str, str] = field(default_factory=dict)
+    """More of that section of the cluster file."""
 
     @property
     def name(self) -> str:
@@ -70,6 +72,7 @@ class Setup:
             f"  - {{name: {name}, host: {node_address(name)}, port: {PORT}}}\n" for name in node_names(self.nodes)
         )
         options = "".join(f"  {name}: {value}\n" for name, value in {"journal": "no", **self.options}.items())
+        more = "".join(f"  {name}: {value}\n" for name, value in self.deployment.items())
         fencing = "  fencing: {agent: fence_lab, action: reboot}\n" if self.fencing else ""
         return f"""\
 cluster: lab
@@ -86,7 +89,7 @@ options:
   token: {self.token}ms
   dc-deadtime: 2s
   registry: {self.registry}
-{fencing}"""
+{more}{fencing}"""
 
 
 class Cluster:

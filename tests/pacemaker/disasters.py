@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.pacemaker.cluster import CLONE, DATA_DIR, PORT, Cluster
-from tests.pacemaker.lab.names import PROVISION
+from tests.pacemaker.lab.names import PROVISION, SUBNET
 from tests.pacemaker.trial import Trial
 
 Disaster = Callable[[Cluster, Trial], None]
@@ -245,6 +245,25 @@ def _unplug_one_of_two(
     cluster.calm(120)
 
 
+def cut_traffic(cluster: Cluster, trial: Trial) -> None:
+    """Two networks: that of clients and brokers dies at the primary's node, that of Corosync lives."""
+    primary = cluster.primary()
+    node = cluster.node(primary)
+    rules = [("ipproto", "tcp", port, str(PORT), "iif", "lo", "blackhole") for port in ("dport", "sport")]
+
+    def rule(action: str) -> None:
+        for words in rules:
+            node.run("ip", "rule", action, "pref", "10", "to", SUBNET + "0/24", *words, check=True)
+
+    text = "the network of clients and brokers dies at the primary's node"
+    trial.happen(text, primary, lambda: rule("add"))
+    cluster.wait_for(lambda: {*actives(trial)} - {primary}, 60, "another primary")
+    trial.served()
+    rule("del")
+    trial.served()
+    cluster.calm()
+
+
 # ---- the cluster's daemons ------------------------------------------------------------------------------------------
 
 
@@ -363,6 +382,7 @@ DISASTERS: Final[dict[str, Disaster]] = {
     "cut-primary": cut_primary,
     "cut-backup": cut_backup,
     "link-down": link_down,
+    "cut-traffic": cut_traffic,
     "corosync": kill_corosync,
     "controld": kill_controld,
     "standby": standby,

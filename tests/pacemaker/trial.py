@@ -35,7 +35,10 @@ from torture.evidence import bad_lines
 SERVED: Final = 60.0
 """Seconds until clients are served again, whatever happened."""
 DRAIN: Final = 60.0
-WRITTEN: Final = ("var/log/pacemaker/pacemaker.log", "var/log/corosync/corosync.log", "var/lib/qpidd/events")
+WRITTEN: Final = (
+    "var/log/pacemaker/pacemaker.log", "var/log/pacemaker/qpid-alerts.jsonl", "var/log/corosync/corosync.log",
+    "var/lib/qpidd/events",
+)  # fmt: skip
 """On each node; what `failover-report` reads."""
 
 

@@ -5,6 +5,9 @@
 install -D -m 644 "$QPID_RENDERED/corosync.conf" /etc/corosync/corosync.conf
 if [ -e "$QPID_RENDERED/authkey" ]; then
     install -m 400 "$QPID_RENDERED/authkey" /etc/corosync/authkey
+elif grep -q '^ *crypto_cipher: [^n]' "$QPID_RENDERED/corosync.conf"; then
+    echo "No authkey next to cluster.env: make it there with \`corosync-keygen -k authkey\`, once for all nodes." >&2
+    exit 1
 fi
 
 # Names without a name server.  Debian gives 127.0.1.1 to a machine's own name; the others must not hear that one.

@@ -16,10 +16,7 @@ online() {
 wait_until 600 "all of these are members: $WAIT_FOR" online
 
 # Only what is below <configuration>, and as a change: the list of nodes and the state are the cluster's own.
-work=$(mktemp)
-trap 'rm -f "$work"' EXIT
-sed -n '/<configuration/,/<\/configuration>/p' "$CIB" >"$work"
-cibadmin --modify --allow-create --scope configuration --xml-file "$work"
+cibadmin --modify --allow-create --scope configuration --xml-file "$CIB"
 
 # The same option under two ids: Pacemaker would take the first one, which may be the old one.
 twice=$(cibadmin --query --scope crm_config | grep -o ' name="[^"]*"' | sort | uniq -d)

@@ -66,8 +66,10 @@ run resource defaults update resource-stickiness=1 failure-timeout=60s 2>/dev/nu
 # once when something is wrong, else after half of its timeout. So a death is known within milliseconds; the interval
 # is only the gap between two watches. on-fail=demote: a dead primary is demoted (which costs nothing), another one
 # is promoted, and then the dead one is started again; with the default, `restart`, its start comes before the
-# promotion. A live one that has lost its role is repaired without being stopped.
-# monitor Unpromoted: The same for backups; two monitors must differ in interval.
+# promotion. A live one that has lost its role is repaired without being stopped. The death of a primary is reported
+# by the other monitor, since the demotion ends this one.
+# monitor Unpromoted: Held, too, for backups; two monitors must differ in interval. Failures of primaries are counted
+# here, with the reason `the primary has failed`.
 run resource create --no-default-ops qpidd ocf:qpid:qpidd config=/etc/qpid/qpidd.conf \
     op start interval=0s timeout=60s \
     op stop interval=0s timeout=60s \
@@ -97,6 +99,12 @@ run resource create --no-default-ops vip ocf:heartbeat:IPaddr2 ip=192.0.2.10 cid
 # refuses a client at once, and the client tries again; a packet to an address that is nowhere is lost, and is
 # repeated only after a second), and it goes while the old one is being demoted. That saves 0.1 to 0.3 s of outage.
 run constraint colocation add Started vip with Promoted qpidd-clone INFINITY id=vip-with-promoted
+
+# Failed and moved resources, lost nodes and fencing are appended to /var/log/pacemaker/qpid-alerts.jsonl on every
+# node, for failover-report. Alerts run beside the cluster's work; one that hangs is ended after its timeout, and
+# nothing waits for it.
+run alert create path=/usr/share/qpidd/pacemaker-alert id=qpid-events meta timeout=5s
+run alert recipient add qpid-events value=/var/log/pacemaker/qpid-alerts.jsonl id=qpid-events-recipient-1
 
 if [ -z "${1:-}" ]; then
     pcs cluster cib-push "$file" diff-against="$directory/before.xml"

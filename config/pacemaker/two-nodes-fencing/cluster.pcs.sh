@@ -88,8 +88,10 @@ run stonith create --no-default-ops fence-node2 fence_ipmilan lanplus=1 username
 # once when something is wrong, else after half of its timeout. So a death is known within milliseconds; the interval
 # is only the gap between two watches. on-fail=demote: a dead primary is demoted (which costs nothing), another one
 # is promoted, and then the dead one is started again; with the default, `restart`, its start comes before the
-# promotion. A live one that has lost its role is repaired without being stopped.
-# monitor Unpromoted: The same for backups; two monitors must differ in interval.
+# promotion. A live one that has lost its role is repaired without being stopped. The death of a primary is reported
+# by the other monitor, since the demotion ends this one.
+# monitor Unpromoted: Held, too, for backups; two monitors must differ in interval. Failures of primaries are counted
+# here, with the reason `the primary has failed`.
 run resource create --no-default-ops qpidd ocf:qpid:qpidd config=/etc/qpid/qpidd.conf \
     op start interval=0s timeout=60s \
     op stop interval=0s timeout=60s \
@@ -115,6 +117,19 @@ run resource create --no-default-ops vip ocf:heartbeat:IPaddr2 ip=192.0.2.10 cid
     op monitor interval=5s timeout=20s \
     meta resource-stickiness=0
 
+# Counts on every node which addresses in the clients' network answer (needs the program ping).
+# name: The attribute of the node with the count.
+# attempts: One packet, every second; what a lost one says is not used, see dampen.
+# dampen: A count is used when no node's count has changed for so long: longer than a look takes, interval and
+# timeout. So a lost packet changes nothing; and when all nodes lose a target at once, all counts change at the same
+# moment, and the role stays.
+# monitor: A dead network is noticed within 5 s: interval, timeout, dampen.
+run resource create --no-default-ops client-network ocf:pacemaker:ping name=qpid-client-network host_list=192.0.2.1 attempts=1 timeout=1 dampen=3s \
+    op start interval=0s timeout=20s \
+    op stop interval=0s timeout=20s \
+    op monitor interval=1s timeout=20s
+run resource clone client-network
+
 # A fence device is not watched from the node that it switches off.
 run constraint location fence-node1 avoids node1
 run constraint location fence-node2 avoids node2
@@ -123,6 +138,18 @@ run constraint location fence-node2 avoids node2
 # refuses a client at once, and the client tries again; a packet to an address that is nowhere is lost, and is
 # repeated only after a second), and it goes while the old one is being demoted. That saves 0.1 to 0.3 s of outage.
 run constraint colocation add Started vip with Promoted qpidd-clone INFINITY id=vip-with-promoted
+
+# Of brokers that hold the same, one whose node reaches the clients' network is promoted, and a primary whose node
+# does not reach it hands its role to such a broker. If no node reaches a target, because it is down or was never
+# there, nothing changes; nor does anything for a node of which nothing is known (no program ping). It is less than
+# any difference between promotion scores: a broker that holds more is always preferred.
+run constraint location qpidd-clone rule id=cut-off-from-clients-rule constraint-id=cut-off-from-clients role=Promoted score=-4 defined qpid-client-network and qpid-client-network lt 1
+
+# Failed and moved resources, lost nodes and fencing are appended to /var/log/pacemaker/qpid-alerts.jsonl on every
+# node, for failover-report. Alerts run beside the cluster's work; one that hangs is ended after its timeout, and
+# nothing waits for it.
+run alert create path=/usr/share/qpidd/pacemaker-alert id=qpid-events meta timeout=5s
+run alert recipient add qpid-events value=/var/log/pacemaker/qpid-alerts.jsonl id=qpid-events-recipient-1
 
 if [ -z "${1:-}" ]; then
     pcs cluster cib-push "$file" diff-against="$directory/before.xml"

@@ -52,6 +52,37 @@ def _check_hosts(spec: ClusterSpec) -> None:
     taken = next((node for node in spec.nodes if address and address in (node.host, *node.links)), None)
     if taken is not None:
         raise ConfigError(f"deployment: virtual-ip: found {address}, which is an address of {taken.name} itself")
+    _check_ping_targets(spec, deployment(spec))
+
+
+def _check_ping_targets(spec: ClusterSpec, own: Deployment) -> None:
+    """A node always reaches itself, and the primary has the virtual address."""
+    nodes = _taken(spec)
+    for target in own.ping_targets:
+        if target in nodes:
+            raise ConfigError(
+                f"deployment: ping-targets: found {target}, which is {nodes[target]}; wanted a router or another host"
+                " in the clients' network"
+            )
+
+
+def _taken(spec: ClusterSpec) -> dict[str, str]:
+    """Addresses of the cluster, and whose they are."""
+    addresses = {address: node.name for node in spec.nodes for address in (node.name, node.host, *node.links)}
+    return {deployment(spec).virtual_ip: "the virtual address", **addresses}
+
+
+def _check_quorum_device(spec: ClusterSpec) -> None:
+    host = deployment(spec).quorum_device
+    if host and host in _taken(spec):
+        raise ConfigError(
+            f"deployment: quorum-device: found {host}, which is {_taken(spec)[host]}; wanted another machine"
+        )
+    if host and len(spec.nodes) % 2:
+        raise ConfigError(
+            f"deployment: quorum-device: found with {len(spec.nodes)} nodes, wanted an even number: an odd one has a"
+            " majority without it"
+        )
 
 
 def _check_pacemaker(spec: ClusterSpec) -> None:
@@ -63,6 +94,7 @@ def _check_pacemaker(spec: ClusterSpec) -> None:
     if own.fencing is None and spec.safety == "manager" and own.registry == "none":
         raise ConfigError("deployment: found neither fencing nor a registry, wanted one of them, or safety: quorum")
     _refuse_different(spec, "number of links", [str(len(node.links)) for node in spec.nodes])
+    _check_quorum_device(spec)
     _check_fencing(spec, own)
 
 

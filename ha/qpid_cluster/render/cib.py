@@ -7,10 +7,20 @@ from xml.etree.ElementTree import Element, SubElement
 
 from ha.qpid_cluster.render.pacemaker import (
     ADDRESS,
+    ALERT,
+    ALERT_AGENT,
+    ALERT_FILE,
+    ALERT_TIMEOUT,
+    ALERT_WHY,
     AVOIDED_WHY,
     CLONE,
     COLOCATION,
     COLOCATION_WHY,
+    CUT_OFF,
+    CUT_OFF_SCORE,
+    CUT_OFF_WHY,
+    NETWORK_CLONE,
+    REACHED,
     Model,
     Operation,
     Primitive,
@@ -25,8 +35,8 @@ _HEAD = "Written by qpid-cluster render. Pacemaker does not keep comments: READM
 
 
 def xml(model: Model) -> str:
-    # A higher admin_epoch than that of a new cluster makes `cibadmin --replace` take it; a second time it is refused.
-    cib = Element("cib", crm_feature_set=FEATURES, admin_epoch="1", epoch="0", num_updates="0")
+    # Older than the configuration of any running cluster: `cibadmin --replace` refuses it, which would empty `nodes`.
+    cib = Element("cib", crm_feature_set=FEATURES, admin_epoch="0", epoch="0", num_updates="0")
     cib.set("validate-with", SCHEMA)
     cib.append(_comment(_HEAD))
     configuration = SubElement(cib, "configuration")
@@ -37,6 +47,7 @@ def xml(model: Model) -> str:
     _constraints(SubElement(configuration, "constraints"), model)
     defaults = SubElement(configuration, "rsc_defaults")
     _values(SubElement(defaults, "meta_attributes", id="rsc_defaults-meta_attributes"), model.defaults)
+    _alert(SubElement(configuration, "alerts"))
     SubElement(cib, "status")
     ElementTree.indent(cib)
     return ElementTree.tostring(cib, encoding="unicode") + "\n"
@@ -73,6 +84,9 @@ def _resources(parent: Element, model: Model) -> None:
     _primitive(clone, model.broker, told=True)
     if model.address:
         _primitive(parent, model.address)
+    if model.network:
+        parent.append(_comment(model.network.why))
+        _primitive(SubElement(parent, "clone", id=NETWORK_CLONE), model.network, told=True)
 
 
 def _primitive(parent: Element, primitive: Primitive, told: bool = False) -> None:
@@ -97,6 +111,13 @@ def _operation(parent: Element, resource: str, operation: Operation) -> None:
     SubElement(parent, "op", {"id": name, **attributes, **{key: value for key, value in optional.items() if value}})
 
 
+def _alert(parent: Element) -> None:
+    parent.append(_comment(ALERT_WHY))
+    alert = SubElement(parent, "alert", id=ALERT, path=ALERT_AGENT)
+    _set(alert, "meta_attributes", (Value("timeout", ALERT_TIMEOUT),))
+    SubElement(alert, "recipient", id=f"{ALERT}-recipient-1", value=ALERT_FILE)
+
+
 def _constraints(parent: Element, model: Model) -> None:
     for index, (device, node) in enumerate(model.avoided):
         if not index:
@@ -105,6 +126,8 @@ def _constraints(parent: Element, model: Model) -> None:
         SubElement(parent, "rsc_location", {"id": name, "rsc": device, "node": node, "score": "-INFINITY"})
     if model.address:
         _address(parent)
+    if model.network:
+        _cut_off(parent)
 
 
 def _address(parent: Element) -> None:
@@ -112,3 +135,13 @@ def _address(parent: Element) -> None:
     roles = {"rsc-role": "Started", "with-rsc-role": "Promoted"}
     where = {"id": COLOCATION, "rsc": ADDRESS, "with-rsc": CLONE, **roles, "score": "INFINITY"}
     SubElement(parent, "rsc_colocation", where)
+
+
+def _cut_off(parent: Element) -> None:
+    parent.append(_comment(CUT_OFF_WHY))
+    location = SubElement(parent, "rsc_location", id=CUT_OFF, rsc=CLONE)
+    name = f"{CUT_OFF}-rule"
+    rule = SubElement(location, "rule", {"id": name, "role": "Promoted", "score": str(CUT_OFF_SCORE)})
+    SubElement(rule, "expression", {"id": f"{name}-expr", "attribute": REACHED, "operation": "defined"})
+    fewer = {"attribute": REACHED, "operation": "lt", "value": "1"}
+    SubElement(rule, "expression", {"id": f"{name}-expr-1", **fewer})

@@ -3,6 +3,7 @@
 from string import Template
 
 from ha.qpid_cluster.cluster_file import ClusterSpec, NodeSpec
+from ha.qpid_cluster.deployment import Deployment
 from ha.qpid_cluster.render.checks import deployment
 from ha.qpid_cluster.render.text import milliseconds
 
@@ -18,9 +19,9 @@ totem {
     transport: knet
 
     # Encryption and authentication. Without it any host that reaches UDP port 5405 can join and command the cluster.
-    # Make one key with `corosync-keygen` (/etc/corosync/authkey, owner root, mode 0400), copy it to all nodes, then:
-    # crypto_cipher: aes256
-    # crypto_hash: sha256
+    # The key is /etc/corosync/authkey, owner root, mode 0400, the same on all nodes; corosync-keygen makes it.
+    crypto_cipher: aes256
+    crypto_hash: sha256
 
     # Milliseconds without the token until a node counts as lost, the greatest part of the outage when a node dies:
     # token and consensus, then fencing, then the promotion. Shorter is faster, and takes a busy node for dead: 300 was
@@ -69,6 +70,27 @@ _MORE_NODES = """
     # A majority goes on, also after a power failure from which a node has not come back (wait_for_all: 0, the default).
 """
 
+DEVICE_TIMEOUT = 2000
+"""Milliseconds of silence towards qnetd; Corosync's default is 10000."""
+_DEVICE = Template("""
+    # The halves of an even number of nodes are alike: qnetd on $host gives its vote to one that it hears.
+    device {
+        model: net
+        votes: 1
+        # Milliseconds without an answer of qnetd until it counts as gone, and qnetd hears that a node has gone in about
+        # one and a half of it; 10000 is Corosync's own default, and would be the outage.
+        timeout: $timeout
+        # How long a new membership waits for the vote.
+        sync_timeout: $sync_timeout
+        net {
+            host: $host
+            algorithm: ffsplit
+            # Certificates: corosync-qdevice-net-certutil, see README.md.
+            tls: required
+        }
+    }
+""")
+
 
 def config(spec: ClusterSpec) -> str:
     own = deployment(spec)
@@ -77,8 +99,15 @@ def config(spec: ClusterSpec) -> str:
         token=milliseconds(own.token),
         consensus=milliseconds(own.consensus),
         nodes="".join(_node(node, number) for number, node in enumerate(spec.nodes, 1)),
-        quorum=_TWO_NODES if len(spec.nodes) == 2 else _MORE_NODES,
+        quorum=_quorum(spec, own),
     )
+
+
+def _quorum(spec: ClusterSpec, own: Deployment) -> str:
+    if own.quorum_device:
+        times = {"timeout": DEVICE_TIMEOUT, "sync_timeout": 3 * DEVICE_TIMEOUT}
+        return _DEVICE.substitute(host=own.quorum_device, **times)
+    return _TWO_NODES if len(spec.nodes) == 2 else _MORE_NODES
 
 
 def hosts(spec: ClusterSpec) -> str:

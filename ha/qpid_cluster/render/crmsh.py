@@ -6,10 +6,21 @@ from ha.qpid_cluster.cluster_file import ClusterSpec
 from ha.qpid_cluster.render.commands import lines, operation, reasons, said, why
 from ha.qpid_cluster.render.pacemaker import (
     ADDRESS,
+    ALERT,
+    ALERT_AGENT,
+    ALERT_FILE,
+    ALERT_TIMEOUT,
+    ALERT_WHY,
     BROKER,
     CLONE,
     COLOCATION,
     COLOCATION_WHY,
+    CUT_OFF,
+    CUT_OFF_SCORE,
+    CUT_OFF_WHY,
+    NETWORK,
+    NETWORK_CLONE,
+    REACHED,
     Model,
     Primitive,
     Value,
@@ -37,10 +48,18 @@ def _sections(model: Model) -> Iterator[str]:
     yield from said(reasons(model.clone), lines([f"clone {CLONE} {BROKER}", "meta " + _pairs(model.clone)]))
     if model.address:
         yield from _primitive(model.address)
+    if model.network:
+        yield from _primitive(model.network)
+        yield f"clone {NETWORK_CLONE} {NETWORK}"
     for name, node in model.avoided:
         yield f"location location-{name}-{node}--INFINITY {name} -inf: {node}"
     if model.address:
         yield from said(COLOCATION_WHY, f"colocation {COLOCATION} inf: {ADDRESS}:Started {CLONE}:Promoted")
+    if model.network:
+        rule = f"rule $role=Promoted {CUT_OFF_SCORE}: defined {REACHED} and {REACHED} lt 1"
+        yield from said(CUT_OFF_WHY, f"location {CUT_OFF} {CLONE} {rule}")
+    alert = [f'alert {ALERT} "{ALERT_AGENT}"', f"meta timeout={ALERT_TIMEOUT}", f'to "{ALERT_FILE}"']
+    yield from said(ALERT_WHY, lines(alert))
 
 
 def _quoted(text: str) -> str:

@@ -13,6 +13,22 @@ from ha.qpid_cluster.render.text import period
 
 CLONE, BROKER, ADDRESS = "qpidd-clone", "qpidd", "vip"
 COLOCATION = "vip-with-promoted"
+NETWORK, NETWORK_CLONE, REACHED = "client-network", "client-network-clone", "qpid-client-network"
+"""The resource that pings, and the attribute of a node in which it counts the answers."""
+CUT_OFF = "cut-off-from-clients"
+CUT_OFF_SCORE = -4
+"""Less than between any two promotion scores that differ, and than the lowest (5): it decides only between equal
+copies.  Not a bonus for the others: with one a broker without a score, which must not be promoted, would be."""
+
+
+ALERT, ALERT_AGENT = "qpid-events", "/usr/share/qpidd/pacemaker-alert"
+ALERT_FILE = "/var/log/pacemaker/qpid-alerts.jsonl"
+ALERT_TIMEOUT = "5s"
+ALERT_WHY = (
+    f"Failed and moved resources, lost nodes and fencing are appended to {ALERT_FILE} on every node, for "
+    "failover-report. Alerts run beside the cluster's work; one that hangs is ended after its timeout, and nothing "
+    "waits for it."
+)
 
 
 @dataclass(frozen=True)
@@ -57,6 +73,8 @@ class Model:
     broker: Primitive
     clone: tuple[Value, ...]
     address: Primitive | None
+    network: Primitive | None
+    """Looks whether a node reaches the clients' network."""
     devices: tuple[Primitive, ...]
     avoided: tuple[tuple[str, str], ...]
     """(device, node): the device does not run there."""
@@ -67,6 +85,12 @@ COLOCATION_WHY = (
     "The address is where the promoted broker is. No order: it comes up while the broker is being promoted (a backup "
     "refuses a client at once, and the client tries again; a packet to an address that is nowhere is lost, and is "
     "repeated only after a second), and it goes while the old one is being demoted. That saves 0.1 to 0.3 s of outage."
+)
+CUT_OFF_WHY = (
+    "Of brokers that hold the same, one whose node reaches the clients' network is promoted, and a primary whose node "
+    "does not reach it hands its role to such a broker. If no node reaches a target, because it is down or was never "
+    "there, nothing changes; nor does anything for a node of which nothing is known (no program ping). It is less than "
+    "any difference between promotion scores: a broker that holds more is always preferred."
 )
 NO_ORDER_WHY = (
     "An optional order of demotion and stop would make sure that clients get a clean close in a planned move. Without "
@@ -84,6 +108,7 @@ def model(spec: ClusterSpec) -> Model:
         broker=_broker(spec, own),
         clone=_CLONE_META,
         address=_address(own) if own.virtual_ip else None,
+        network=_network(own) if own.ping_targets else None,
         devices=_devices(spec, own.fencing) if own.fencing else (),
         avoided=tuple((_device_id(node), node.name) for node in spec.nodes if node.fencing and own.fencing),
     )
@@ -91,7 +116,7 @@ def model(spec: ClusterSpec) -> Model:
 
 def _properties(spec: ClusterSpec, own: Deployment) -> tuple[Value, ...]:
     return (
-        *_fencing_properties(spec, own.fencing),
+        *_fencing_properties(spec, own),
         Value(
             "no-quorum-policy",
             "demote",
@@ -127,7 +152,13 @@ def _properties(spec: ClusterSpec, own: Deployment) -> tuple[Value, ...]:
     )
 
 
-def _fencing_properties(spec: ClusterSpec, fencing: Fencing | None) -> tuple[Value, ...]:
+def _shoot_each_other(spec: ClusterSpec, own: Deployment) -> bool:
+    """Without a majority on one side."""
+    return own.fencing is not None and len(spec.nodes) == 2 and not own.quorum_device
+
+
+def _fencing_properties(spec: ClusterSpec, own: Deployment) -> tuple[Value, ...]:
+    fencing = own.fencing
     if fencing is None:
         return (Value("stonith-enabled", "false", _no_fencing(spec)),)
     found = [
@@ -137,7 +168,7 @@ def _fencing_properties(spec: ClusterSpec, fencing: Fencing | None) -> tuple[Val
             "concurrent-fencing", "true", "Two lost nodes are switched off at the same time, not one after the other."
         ),
     ]
-    if len(spec.nodes) == 2:
+    if _shoot_each_other(spec, own):
         found.append(Value("priority-fencing-delay", period(fencing.delay), _DELAY_WHY))
     return tuple(found)
 
@@ -191,7 +222,7 @@ def _broker(spec: ClusterSpec, own: Deployment) -> Primitive:
             *((heartbeat,) if own.heartbeat is not None else ()),
         ),
         meta=(
-            *((priority,) if own.fencing and len(spec.nodes) == 2 else ()),
+            *((priority,) if _shoot_each_other(spec, own) else ()),
             Value("failure-timeout", period(own.failure_timeout), _FAILURE_WHY),
             Value("migration-threshold", "INFINITY", _THRESHOLD_WHY),
         ),
@@ -233,10 +264,16 @@ _BROKER_OPERATIONS = (
         "milliseconds; the interval is only the gap between two watches. on-fail=demote: a dead primary is "
         "demoted (which costs nothing), another one is promoted, and then the dead one is started again; with"
         " the default, `restart`, its start comes before the promotion. A live one that has lost its role is "
-        "repaired without being stopped.",
+        "repaired without being stopped. The death of a primary is reported by the other monitor, since the "
+        "demotion ends this one.",
     ),
     Operation(
-        "monitor", "20s", "300ms", "Unpromoted", why="The same for backups; two monitors must differ in interval."
+        "monitor",
+        "20s",
+        "300ms",
+        "Unpromoted",
+        why="Held, too, for backups; two monitors must differ in interval. Failures of primaries are counted here, "
+        "with the reason `the primary has failed`.",
     ),
 )
 _CLONE_META = (
@@ -267,6 +304,32 @@ def _address(own: Deployment) -> Primitive:
             Operation(
                 "monitor", "20s", "5s", why="Somebody may have taken it away by hand; the broker has its own monitor."
             ),
+        ),
+    )
+
+
+def _network(own: Deployment) -> Primitive:
+    return Primitive(
+        id=NETWORK,
+        agent="ocf:pacemaker:ping",
+        why="Counts on every node which addresses in the clients' network answer (needs the program ping).",
+        parameters=(
+            Value("name", REACHED, "The attribute of the node with the count."),
+            Value("host_list", " ".join(own.ping_targets)),
+            Value("attempts", "1", "One packet, every second; what a lost one says is not used, see dampen."),
+            Value("timeout", "1"),
+            Value(
+                "dampen",
+                "3s",
+                "A count is used when no node's count has changed for so long: longer than a look takes, interval and "
+                "timeout. So a lost packet changes nothing; and when all nodes lose a target at once, all counts "
+                "change at the same moment, and the role stays.",
+            ),
+        ),
+        operations=(
+            Operation("start", "20s"),
+            Operation("stop", "20s"),
+            Operation("monitor", "20s", "1s", why="A dead network is noticed within 5 s: interval, timeout, dampen."),
         ),
     )
 

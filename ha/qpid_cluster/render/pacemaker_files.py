@@ -6,7 +6,15 @@ from ha.qpid_cluster.cluster_file import ClusterSpec
 from ha.qpid_cluster.deployment import Deployment
 from ha.qpid_cluster.render import broker, cib, corosync, crmsh, pcs, readmes, tls, users
 from ha.qpid_cluster.render.checks import deployment
-from ha.qpid_cluster.render.pacemaker import COLOCATION_WHY, NO_ORDER_WHY, Model, Value, model
+from ha.qpid_cluster.render.pacemaker import (
+    COLOCATION_WHY,
+    CUT_OFF_SCORE,
+    CUT_OFF_WHY,
+    NO_ORDER_WHY,
+    Model,
+    Value,
+    model,
+)
 from ha.qpid_cluster.render.text import milliseconds
 
 
@@ -30,12 +38,25 @@ def _readme(spec: ClusterSpec, own: Model) -> str:
         nodes=", ".join(f"{node.name} ({node.host})" for node in spec.nodes),
         summary=_summary(spec, section),
         users=users.row(spec) + tls.row(spec),
-        fence_packages=" fence-agents" if section.fencing else "",
+        packages=_packages(section),
+        quorum_device=_quorum_device(spec, section),
         fence_test=readmes.FENCE_TEST if section.fencing else "",
         token=milliseconds(section.token),
         consensus=milliseconds(section.consensus),
         reasons="\n".join(_reasons(own)),
     )
+
+
+def _packages(own: Deployment) -> str:
+    """More of them."""
+    wanted = {"fence-agents": own.fencing, "iputils-ping": own.ping_targets, "corosync-qdevice": own.quorum_device}
+    return "".join(f" {name}" for name, reason in wanted.items() if reason)
+
+
+def _quorum_device(spec: ClusterSpec, own: Deployment) -> str:
+    names = " ".join(node.name for node in spec.nodes)
+    steps = readmes.QUORUM_DEVICE.substitute(host=own.quorum_device, cluster=spec.name, nodes=names)
+    return steps if own.quorum_device else ""
 
 
 def _summary(spec: ClusterSpec, own: Deployment) -> str:
@@ -66,6 +87,12 @@ def _reasons(own: Model) -> Iterable[str]:
             Value("demote, then stop vip", "not set", NO_ORDER_WHY),
         ]
         yield from _table("Constraints", together)
+    if own.network:
+        yield from _table("The clients' network", [*own.network.parameters, _cut_off()])
+
+
+def _cut_off() -> Value:
+    return Value("a node that reaches none, promoted role", str(CUT_OFF_SCORE), CUT_OFF_WHY)
 
 
 def _operation(interval: str, timeout: str, on_fail: str) -> str:

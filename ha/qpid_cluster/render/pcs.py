@@ -6,13 +6,24 @@ from collections.abc import Iterator
 from ha.qpid_cluster.cluster_file import ClusterSpec
 from ha.qpid_cluster.render.checks import deployment
 from ha.qpid_cluster.render.commands import lines, operation, reasons, said, why
+from ha.qpid_cluster.render.corosync import DEVICE_TIMEOUT
 from ha.qpid_cluster.render.pacemaker import (
     ADDRESS,
+    ALERT,
+    ALERT_AGENT,
+    ALERT_FILE,
+    ALERT_TIMEOUT,
+    ALERT_WHY,
     AVOIDED_WHY,
     BROKER,
     CLONE,
     COLOCATION,
     COLOCATION_WHY,
+    CUT_OFF,
+    CUT_OFF_SCORE,
+    CUT_OFF_WHY,
+    NETWORK,
+    REACHED,
     Model,
     Primitive,
     Value,
@@ -32,7 +43,7 @@ _HEAD = """\
 #     pcs cluster setup {cluster} {nodes} \\
 #         transport knet totem token={token} token_coefficient=0 consensus={consensus} {quorum}
 #     pcs cluster start --all --wait=60
-set -eu
+{device}set -eu
 
 file=${{1:-}}
 if [ -z "$file" ]; then
@@ -43,6 +54,14 @@ if [ -z "$file" ]; then
     cp "$file" "$directory/before.xml"
 fi
 run() {{ pcs -f "$file" "$@"; }}
+"""
+_DEVICE = """\
+#
+# The quorum device; `pcs qdevice setup model net --enable --start` on {host} comes first, then on one node:
+#
+#     pcs host auth {host}
+#     pcs quorum device add timeout={timeout} sync_timeout={sync_timeout} \\
+#         model net host={host} algorithm=ffsplit tls=required
 """
 _TAIL = """
 if [ -z "${1:-}" ]; then
@@ -64,7 +83,10 @@ def _head(spec: ClusterSpec) -> str:
         nodes=" ".join(nodes),
         token=milliseconds(own.token),
         consensus=milliseconds(own.consensus),
-        quorum="quorum wait_for_all=1" if len(spec.nodes) == 2 else "",
+        quorum="quorum wait_for_all=1" if len(spec.nodes) == 2 and not own.quorum_device else "",
+        device=_DEVICE.format(host=own.quorum_device, timeout=DEVICE_TIMEOUT, sync_timeout=3 * DEVICE_TIMEOUT)
+        if own.quorum_device
+        else "",
     ).replace(" \n", "\n")
 
 
@@ -83,7 +105,12 @@ def _commands(model: Model) -> Iterator[str]:
     yield from _said(reasons(model.clone), f"run resource promotable {BROKER} {CLONE} meta {pairs}")
     if model.address:
         yield from _create("resource", model.address)
+    if model.network:
+        yield from _create("resource", model.network)
+        yield f"run resource clone {NETWORK}"
     yield from _constraints(model)
+    yield from _said(ALERT_WHY, f"run alert create path={ALERT_AGENT} id={ALERT} meta timeout={ALERT_TIMEOUT}")
+    yield f"run alert recipient add {ALERT} value={ALERT_FILE} id={ALERT}-recipient-1"
 
 
 def _without_ms(model: Model) -> list[Value]:
@@ -119,3 +146,7 @@ def _constraints(model: Model) -> Iterator[str]:
     if model.address:
         together = f"Started {ADDRESS} with Promoted {CLONE} INFINITY"
         yield from _said(COLOCATION_WHY, f"run constraint colocation add {together} id={COLOCATION}")
+    if model.network:
+        rule = f"id={CUT_OFF}-rule constraint-id={CUT_OFF} role=Promoted score={CUT_OFF_SCORE}"
+        where = f"defined {REACHED} and {REACHED} lt 1"
+        yield from _said(CUT_OFF_WHY, f"run constraint location {CLONE} rule {rule} {where}")

@@ -20,20 +20,21 @@ $users| `cib.xml`, `cluster.pcs.sh`, `cluster.crmsh` | the same configuration th
 
 On every node, as root:
 
-1. `apt-get install pacemaker corosync resource-agents pacemaker-cli-utils$fence_packages` (the names are Debian's; pcs or crmsh if you
+1. `apt-get install pacemaker corosync resource-agents pacemaker-cli-utils$packages` (the names are Debian's; pcs or crmsh if you
    like), then the package of qpidd. Its user `qpidd` must be in the group `haclient`: run `/usr/share/qpidd/post-install` once more if Pacemaker came last.
 2. Put the files where the table says. No unit starts qpidd: `systemctl disable --now qpidd`. Pacemaker does it.
-3. For encryption between the nodes: `corosync-keygen` on one node, copy `/etc/corosync/authkey` to the others, take the
-   comment signs off the two `crypto_` lines.
+3. Corosync's key: `corosync-keygen` on one node, then copy `/etc/corosync/authkey` to the others (owner root, mode 0400). Corosync does not start
+   without it, and nodes with different keys do not see each other.
 4. `corosync -t`, then `systemctl enable --now corosync pacemaker`. `crm_mon -1` shows all nodes online after some seconds.
-
+$quorum_device
 On one node:
 
-5. `cibadmin --replace --xml-file cib.xml`, or `sh cluster.pcs.sh`, or `crm configure load update cluster.crmsh`.
+5. `cibadmin --modify --allow-create --scope configuration --xml-file cib.xml`, or `sh cluster.pcs.sh`, or `crm configure load update cluster.crmsh`.
 6. `crm_verify -LV` finds nothing, `crm_mon -1rfA` shows one promoted broker and its score on every node. `qpid-ha status --all` agrees.
 $fence_test
-**Never replace the whole configuration later** (`cibadmin --replace` refuses cib.xml a second time for that reason): the part
-`nodes` holds the registry of `ha-registry=pacemaker`. Change single parts with `cibadmin --modify --scope resources`, pcs or crmsh.
+**Never replace the whole configuration** (`cibadmin --replace` without `--scope` refuses cib.xml for that reason): its part `nodes` holds the
+registry of `ha-registry=pacemaker`. Replace single parts, `cibadmin --replace --scope resources --xml-file cib.xml`, or use pcs or crmsh. Step 5
+changes and adds, and may be repeated; what is no longer in the file stays.
 
 ## Afterwards
 
@@ -45,6 +46,7 @@ $fence_test
 | forget failures | `crm_resource --cleanup --resource qpidd` |
 | an option of the brokers | change `/etc/qpid/qpidd.conf` on every node, `kill -HUP $$(head -n 1 /var/lib/qpidd/lock)` there; the log names what waits for a restart |
 | a parameter of the resource | `crm_resource --resource qpidd --set-parameter heartbeat --parameter-value 2s`, pcs or crmsh; no broker is restarted |
+| what has happened | `failover-report` with `/var/log/pacemaker` (also `qpid-alerts.jsonl`, written by an alert of Pacemaker), `/var/log/corosync` and `/var/lib/qpidd/events` of all nodes |
 | why is no broker promoted | `crm_mon -1A` (scores), `qpid-ha status --all -v` |
 
 What waits for a restart, and a new version: `qpid-cluster rolling-restart --manager pacemaker` on one node, when all nodes are changed. Each
@@ -64,6 +66,13 @@ $reasons
 FENCE_TEST = """\
 7. Test fencing before you trust it: `stonith_admin --reboot NODE` for each node in turn.
 """
+
+QUORUM_DEVICE = Template("""
+On $host, which must be none of the nodes and should reach both by another network than they reach each other, `apt-get install corosync-qnetd`.
+On one node, which can log in to $host and all nodes by ssh as root: `corosync-qdevice-net-certutil -Q -n $cluster $host $nodes`. On every node
+`systemctl enable --now corosync-qdevice`. `corosync-quorumtool` then shows the flag Qdevice and one vote more than there are nodes; `corosync-qnetd-tool -l`
+on $host lists the nodes. While $host is down the cluster goes on as long as no node is lost.
+""")
 
 RGMANAGER = Template("""\
 # Cluster $cluster under rgmanager

@@ -29,6 +29,8 @@ LOGS: Final = PROJECT / "build" / "lab-logs"
 ANSWER_TIME: Final = 30.0
 FIRST_SCRIPTS: Final = ("10-packages.sh", "20-qpidd.sh", "30-corosync.sh")
 BOOT_SCRIPTS: Final = ("40-pacemaker.sh",)
+KEY_SIZE: Final = 256
+"""Octets of a key of Corosync."""
 LOAD_SCRIPT: Final = "50-cluster.sh"
 
 
@@ -261,6 +263,7 @@ class Lab:
             (self.layout.config / name).write_text(text)
         if self._config is not None:
             shutil.copytree(self._config, self.layout.config, dirs_exist_ok=True)
+        (self.layout.config / "authkey").write_bytes(os.urandom(KEY_SIZE))
         if self._package is not None:
             shutil.copy(self._package, self.layout.control)
         for name in ("fence_lab", "toy"):

@@ -23,7 +23,8 @@ EXAMPLES = examples()
 def test_what_is_shipped_is_what_is_rendered(example):
     files = render(load(example.file), example.kind)
     found = {str(path.relative_to(example.output)): path for path in example.output.rglob("*") if path.is_file()}
-    found.pop("users.yaml", None)  # not shipped, but made there to try the example
+    for name in ("users.yaml", "authkey"):
+        found.pop(name, None)  # not shipped, but made there to try the example
     assert sorted(found) == sorted(files)
     for name, text in files.items():
         assert found[name].read_bytes() == text.encode(), f"{found[name]}: render {example.file} again, with --force"
@@ -96,6 +97,20 @@ def test_corosync_of_two_and_of_three_nodes():
     assert "two_node: 1" in two and "wait_for_all: 1" in two
     assert "two_node: 1" not in three
     assert "nodeid: 3" in three and "ring0_addr: 192.0.2.13" in three
+
+
+def test_a_quorum_device_decides_instead_of_who_shoots_first():
+    more = "deployment: {quorum-device: 192.0.2.20, fencing: {agent: fence_x}}\n"
+    files = render(parse(cluster(2, more, safety="manager")), "pacemaker")
+    assert "host: 192.0.2.20" in files["corosync.conf"] and "algorithm: ffsplit" in files["corosync.conf"]
+    assert "two_node" not in files["corosync.conf"] and "wait_for_all" not in files["corosync.conf"]
+    for name in ("cib.xml", "cluster.pcs.sh", "cluster.crmsh"):
+        assert "priority-fencing-delay" not in files[name] and 'name="priority"' not in files[name]
+    assert "corosync-qdevice-net-certutil -Q -n test 192.0.2.20 node1 node2" in files["README.md"]
+    assert "pacemaker-cli-utils fence-agents corosync-qdevice`" in files["README.md"]
+    assert "pcs quorum device add" in files["cluster.pcs.sh"]
+    other = render(fenced(2, "manager"), "pacemaker")
+    assert "qdevice" not in "".join(other.values()).lower() and "priority-fencing-delay" in other["cib.xml"]
 
 
 def test_times_are_written_as_their_readers_take_them():
@@ -256,6 +271,26 @@ REFUSED = [
         cluster(3, "deployment: {virtual-ip: 192.0.2.12/24}\n"),
         "virtual-ip: found 192.0.2.12, which is an address of node2 itself",
     ),
+    (
+        "pacemaker",
+        cluster(3, "deployment: {ping-targets: [192.0.2.1, 192.0.2.12]}\n"),
+        "ping-targets: found 192.0.2.12, which is node2; wanted a router",
+    ),
+    (
+        "pacemaker",
+        cluster(3, "deployment: {virtual-ip: 192.0.2.10/24, ping-targets: [192.0.2.10]}\n"),
+        "ping-targets: found 192.0.2.10, which is the virtual address",
+    ),
+    (
+        "pacemaker",
+        cluster(2, "deployment: {quorum-device: node2, fencing: {agent: fence_x}}\n", safety="manager"),
+        "quorum-device: found node2, which is node2; wanted another machine",
+    ),
+    (
+        "pacemaker",
+        cluster(3, "deployment: {quorum-device: 192.0.2.20}\n"),
+        "quorum-device: found with 3 nodes, wanted an even number",
+    ),
 ]
 
 
@@ -283,6 +318,17 @@ FAULTS = [
     ("{fencing: {agent: fence_x, options: {a b: 3}}}", "found 'a b', wanted the name of a parameter"),
     ("{fencing: {agent: fence_x, options: {ip: [1]}}}", "ip must have one value, on one line; found [1]"),
     ("{fencing: {agent: fence_x, options: {pcmk_host_list: a}}}", "pcmk_host_list follows from the rest"),
+    ("{ping-targets: 192.0.2.1}", "deployment: ping-targets must be a list; found '192.0.2.1'"),
+    ("{ping-targets: []}", "deployment: ping-targets: found no address, wanted one or more"),
+    ("{ping-targets: ['a b']}", "deployment: ping-targets: found 'a b', wanted an address"),
+    ("{ping-targets: ['-f']}", "deployment: ping-targets: found '-f', wanted an address"),
+    ("{ping-targets: [null]}", "deployment: ping-targets must have one value, on one line; found None"),
+    ("{ping-targets: ['']}", "deployment: ping-targets: found '', wanted an address"),
+    ("{quorum-device: 'a b'}", "deployment: quorum-device: found 'a b', wanted an address"),
+    ("{quorum-device: }", "deployment: quorum-device must have one value, on one line; found None"),
+    ("{quorum-device: [a]}", "deployment: quorum-device must have one value, on one line; found ['a']"),
+    ("{quorum-devise: a}", "unknown name 'quorum-devise' in deployment"),
+    ("{ping-target: [a]}", "unknown name 'ping-target' in deployment"),
     ("[a]", "deployment must be a mapping"),
 ]
 

@@ -2,7 +2,10 @@
 
 import pytest
 
+from ha.qpid_cluster.cluster_file import parse
 from ha.qpid_cluster.render.kinds import render
+from ha.qpid_cluster.render.pacemaker import REACHED
+from tests.unit.ha.rendering import cluster as text
 from tests.unit.ha.rendering import fenced, unfenced
 from tests.unit.ha.scheduler import MISSING, Simulated, plain
 
@@ -123,3 +126,62 @@ def test_no_device_runs_on_the_node_that_it_switches_off(tmp_path):
     cluster = Simulated(render(fenced(2, "manager"), "pacemaker")["cib.xml"], 2, tmp_path)
     starts = [each for each in cluster.first if each.startswith("fence-") and "start" in each]
     assert starts == ["fence-node1 start on node2", "fence-node2 start on node1"]
+
+
+# ---- the clients' network
+
+
+@pytest.fixture
+def pinging(tmp_path):
+    """All nodes hold the same, and reach the clients' network."""
+    spec = parse(text(3, "deployment: {virtual-ip: 192.0.2.10/24, ping-targets: [192.0.2.1]}\n"))
+    cluster = Simulated(render(spec, "pacemaker")["cib.xml"], 3, tmp_path)
+    for number in (1, 2, 3):
+        cluster.score(number, 100)
+        cluster.attribute(number, REACHED, "1")
+    assert cluster.step() == []
+    return cluster
+
+
+def test_a_primary_that_does_not_reach_the_clients_hands_its_role_over(pinging):
+    pinging.attribute(1, REACHED, "0")
+    actions = plain(pinging.step())
+    assert {"demote node1", "vip stop node1"} <= set(actions) and "stop node1" not in actions
+    assert {"promote node2", "promote node3"} & set(actions)
+    pinging.attribute(1, REACHED, "1")
+    assert pinging.step() == [], "the role does not come back"
+
+
+@pytest.mark.parametrize("value", ["0", None], ids=["no answer", "no program"])
+def test_when_no_node_reaches_the_clients_nothing_changes(pinging, value):
+    for number in (1, 2, 3):
+        pinging.attribute(number, REACHED, value)
+    assert pinging.step() == []
+
+
+def test_a_target_that_never_answered_changes_nothing(tmp_path):
+    spec = parse(text(3, "deployment: {virtual-ip: 192.0.2.10/24, ping-targets: [192.0.2.1]}\n"))
+    cluster = Simulated(render(spec, "pacemaker")["cib.xml"], 3, tmp_path, scores=(10, 10, 10))
+    assert len([action for action in plain(cluster.first) if action.startswith("promote ")]) == 1
+
+
+def test_what_a_broker_holds_counts_for_more_than_the_clients_network(pinging):
+    pinging.attribute(1, REACHED, "0")
+    for number in (2, 3):
+        pinging.score(number, 90)
+    assert pinging.step() == []
+
+
+def test_a_broker_without_a_score_is_not_promoted_for_its_network(pinging):
+    for number in (1, 2, 3):
+        pinging.score(number, None)
+    assert plain(pinging.step()) == ["vip stop node1", "demote node1", "monitor=300 node1"]
+    assert pinging.step() == []
+
+
+@pytest.mark.parametrize("score", [5, 10])
+def test_the_lowest_scores_are_enough_without_the_clients_network(pinging, score):
+    for number in (1, 2, 3):
+        pinging.score(number, score)
+        pinging.attribute(number, REACHED, "0")
+    assert pinging.step() == []
