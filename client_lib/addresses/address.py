@@ -9,7 +9,7 @@
            x-declare         {type, durable, auto-delete, exclusive, alternate-exchange, arguments}
            x-bindings        [{exchange, queue, key, arguments}, ...]
     link   name, durable, x-declare, x-bindings: the subscription of a receiver to a topic
-           reliability       unreliable | at-most-once | at-least-once
+           reliability       unreliable | at-most-once | at-least-once | exactly-once (a sender)
            x-subscribe       {exclusive, arguments}
 
 `text` has the lexical rules; `resolve` turns an address into AMQP methods.  A name that begins with "#" is temporary:
@@ -63,6 +63,7 @@ class Reliability(Enum):
     UNRELIABLE = "unreliable"
     AT_MOST_ONCE = "at-most-once"
     AT_LEAST_ONCE = "at-least-once"
+    EXACTLY_ONCE = "exactly-once"
 
 
 @dataclass(frozen=True)
@@ -167,10 +168,6 @@ _IMPOSSIBLE = {
     "link.selector": "cannot be had over AMQP 0-9-1; a headers exchange and x-bindings can choose messages",
     "link.timeout": "cannot be had over AMQP 0-9-1; say x-declare: {arguments: {x-expires: MILLISECONDS}}",
 }
-_EXACTLY_ONCE = (
-    "link.reliability: exactly-once cannot be had over AMQP 0-9-1; at-least-once and a receiver with "
-    "drop_duplicates=True come near"
-)
 
 
 class _Options:
@@ -229,12 +226,6 @@ def _table(value: Any, path: str) -> dict[str, Any]:
     return value
 
 
-def _reliability(value: Any, path: str) -> Reliability:
-    if value == "exactly-once":
-        raise InvalidOption(_EXACTLY_ONCE)
-    return _one_of(Reliability)(value, path)
-
-
 def _node(value: Any, path: str) -> NodeSection:
     options = _Options(value, path)
     node = NodeSection(
@@ -252,7 +243,7 @@ def _link(value: Any, path: str) -> LinkSection:
     link = LinkSection(
         name=options.take("name", _word),
         durable=options.take("durable", _flag),
-        reliability=options.take("reliability", _reliability),
+        reliability=options.take("reliability", _one_of(Reliability)),
         x_declare=options.take("x-declare", _declare) or Declare(),
         x_bindings=options.take("x-bindings", _bindings) or (),
         x_subscribe=options.take("x-subscribe", _subscribe) or Subscribe(),

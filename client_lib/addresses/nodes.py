@@ -9,17 +9,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from client_lib.addresses.address import Address, parse
-from client_lib.addresses.resolve import (
-    Operation,
-    ReceiverPlan,
-    Resolution,
-    SenderPlan,
-    resolve_receiver,
-    resolve_sender,
-)
+from client_lib.addresses.once import Once
+from client_lib.addresses.operations import Operation, Resolution
+from client_lib.addresses.resolve import ReceiverPlan, SenderPlan, resolve_receiver, resolve_sender
 from client_lib.addresses.scratch import start_resolution, start_undo
 from client_lib.core.steps import Steps
 
@@ -47,9 +43,9 @@ class Node:
         self._vanishes: tuple[Operation, ...] = ()
         self._wanted = True
 
-    def sending(self) -> Steps[SenderPlan]:
+    def sending(self, once: Once | None = None) -> Steps[SenderPlan]:
         """Raises the errors of `client_lib.addresses.resolve` and the error that ended the session."""
-        return self._opening(resolve_sender)
+        return self._opening(partial(resolve_sender, once=once))
 
     def receiving(self) -> Steps[ReceiverPlan]:
         return self._opening(resolve_receiver)

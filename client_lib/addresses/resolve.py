@@ -19,7 +19,7 @@ when a method fails, and 0-9-1 reports a missing node only by such a failure.
   On our broker `link: {x-declare: {arguments: {qpid.auto_delete_timeout: SECONDS}}}` keeps it over a fail-over.
   link.name with link.durable makes it a durable one that is shared by name and stays.
 * reliability: at-least-once is the default.  unreliable and at-most-once make a receiver consume without
-  acknowledgements; senders are confirmed and re-sent whatever it says.
+  acknowledgements; senders are confirmed and re-sent whatever it says.  exactly-once is for senders, see `once`.
 
 `restore` of a plan is what must be declared again after a fail-over, in order; only what this address declares, or
 found to be exactly what it would have declared.  `undo` is for the end of the sender or receiver; the broker does the
@@ -28,14 +28,13 @@ part listed in `vanishes` by itself when the session ends.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from client_lib.addresses.address import (
     NAME_MAX,
     Address,
-    Binding,
     Declare,
     Mode,
     NodeSection,
@@ -45,41 +44,25 @@ from client_lib.addresses.address import (
     Side,
     parse,
 )
-from client_lib.errors import (
-    AssertionFailed,
-    InvalidOption,
-    MalformedAddress,
-    NotFound,
-    ResolutionError,
-    UnauthorizedAccess,
+from client_lib.addresses.bindings import Found, bind_all, bind_link, bindings_of, unbind
+from client_lib.addresses.once import Once, demand_once
+from client_lib.addresses.operations import (
+    ACCESS_REFUSED,
+    NOT_FOUND,
+    PRECONDITION_FAILED,
+    RESOURCE_LOCKED,
+    Operation,
+    Resolution,
+    demand,
+    demand_ours,
+    error_of,
 )
+from client_lib.errors import AssertionFailed, InvalidOption, MalformedAddress, NotFound
 
-T = TypeVar("T")
-MANAGEMENT = "qpid.management"
-"""The pseudo queue that identifies a qpidd-py broker and takes management requests."""
-NOT_FOUND, RESOURCE_LOCKED, PRECONDITION_FAILED, ACCESS_REFUSED = 404, 405, 406, 403
 _SHOWN = 200
 """Octets of a topic's name in the name of a subscription queue.  (They cannot begin it: "amq." is reserved.)"""
 _PREDECLARED = {"amq.topic": "topic", "amq.fanout": "fanout", "amq.direct": "direct"}
 _PREDECLARED |= {"amq.headers": "headers", "amq.match": "headers"}
-
-
-@dataclass(frozen=True)
-class Operation:
-    """A method of pika's channel, and its arguments."""
-
-    method: str
-    arguments: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Answer:
-    """`reply_code` 0: done; else the code and text with which the broker closed the channel.  `count`: the messages
-    that are ready in the queue that was asked for."""
-
-    reply_code: int = 0
-    reply_text: str = ""
-    count: int = 0
 
 
 @dataclass(frozen=True)
@@ -94,6 +77,7 @@ class SenderPlan:
     restore: tuple[Operation, ...] = ()
     undo: tuple[Operation, ...] = ()
     vanishes: tuple[Operation, ...] = ()
+    once: Once | None = None
 
 
 @dataclass(frozen=True)
@@ -109,40 +93,34 @@ class ReceiverPlan:
     vanishes: tuple[Operation, ...] = ()
 
 
-@dataclass(frozen=True)
-class _Node:
-    """The kind of node that was found; `exchange_type` None: unknown, since 0-9-1 cannot query it."""
-
-    type: NodeType
-    exchange_type: str | None = None
-    restore: tuple[Operation, ...] = ()
-
-
-Resolution = Generator[Operation, Answer, T]
-
-
-def resolve_sender(text: str | Address, unique: str) -> Resolution[SenderPlan]:
-    """`unique`: part of generated names.
+def resolve_sender(text: str | Address, unique: str, once: Once | None = None) -> Resolution[SenderPlan]:
+    """`unique`: part of generated names.  `once`: what the queue has to promise.
 
     Raises MalformedAddress, InvalidOption, NotFound, AssertionFailed, ResolutionError, UnauthorizedAccess."""
     address = _named(text, unique)
     node = yield from _resolve(address, Side.SENDER)
     queue = node.type is NodeType.QUEUE
-    bound = yield from _bind_link(address, node, address.name if queue else None)
+    bound = yield from bind_link(address, node, address.name if queue else None)
+    if once is None and address.link.reliability is Reliability.EXACTLY_ONCE:
+        once = Once()
+    checks = () if once is None else ((yield from demand_once(address.name, once, queue)),)
     return SenderPlan(
         target=address.name,
         exchange="" if queue else address.name,
         routing_key=address.name if queue else None,
         subject=address.subject,
         mandatory=queue,
-        restore=(*node.restore, *bound),
-        undo=(*map(_unbind, bound), *_deletion(address, node, Side.SENDER)),
+        restore=(*node.restore, *bound, *checks),
+        undo=(*map(unbind, bound), *_deletion(address, node, Side.SENDER)),
+        once=once,
     )
 
 
 def resolve_receiver(text: str | Address, unique: str) -> Resolution[ReceiverPlan]:
     """As `resolve_sender`."""
     address = _named(text, unique)
+    if address.link.reliability is Reliability.EXACTLY_ONCE:
+        raise InvalidOption("link.reliability: exactly-once is for senders; receivers have drop_duplicates=True")
     node = yield from _resolve(address, Side.RECEIVER)
     if node.type is NodeType.TOPIC:
         return (yield from _subscription(address, node, unique))
@@ -155,9 +133,9 @@ def resolve_receiver(text: str | Address, unique: str) -> Resolution[ReceiverPla
     if address.link.x_declare != Declare():
         raise InvalidOption(f"link.x-declare describes the subscription to a topic, and {address.name} is a queue")
     if browse:
-        yield from _demand_ours(f"mode: browse of the queue {address.name}")
-    bound = yield from _bind_link(address, node, address.name)
-    undo = (*map(_unbind, bound), *_deletion(address, node, Side.RECEIVER))
+        yield from demand_ours(f"mode: browse of the queue {address.name}")
+    bound = yield from bind_link(address, node, address.name)
+    undo = (*map(unbind, bound), *_deletion(address, node, Side.RECEIVER))
     return _receiver_plan(address, address.name, browse, (*node.restore, *bound), undo)
 
 
@@ -185,22 +163,22 @@ def _temporary(address: Address) -> NodeSection:
 # -- the node
 
 
-def _resolve(address: Address, side: Side) -> Resolution[_Node]:
+def _resolve(address: Address, side: Side) -> Resolution[Found]:
     creates = address.create is not None and address.create.applies(side)
     asserts = address.assert_ is not None and address.assert_.applies(side)
     if asserts and address.node.x_bindings and not creates:
         raise InvalidOption("assert: AMQP 0-9-1 cannot ask for bindings; leave node.x-bindings out")
     said = address.node.type
     kind = said or (yield from _ask_kind(address, side))
-    node: _Node | None = None
+    node: Found | None = None
     if creates:
         node = yield from _declare(address, kind or NodeType.QUEUE, side, asserts)
     elif kind is None or (said and not (yield from _exists(kind, address.name, side))):
         yield from _missing(address, side, asserts)
     elif asserts:
         node = yield from _compare(address, kind, side)
-    node = node or _Node(kind or NodeType.QUEUE, _exchange_type(address, kind))
-    bound = (yield from _bind_all(_bindings(address, address.node.x_bindings, node))) if creates else ()
+    node = node or Found(kind or NodeType.QUEUE, _exchange_type(address, kind))
+    bound = (yield from bind_all(bindings_of(address, address.node.x_bindings, node))) if creates else ()
     return replace(node, restore=(*node.restore, *bound))
 
 
@@ -217,7 +195,7 @@ def _exists(kind: NodeType, name: str, side: Side) -> Resolution[bool]:
     if answer.reply_code == RESOURCE_LOCKED and side is Side.SENDER:
         return True  # another connection's exclusive queue: a reply queue, for instance
     if answer.reply_code not in (0, NOT_FOUND):
-        raise _error(f"{what} {name}", answer)
+        raise error_of(f"{what} {name}", answer)
     return answer.reply_code == 0
 
 
@@ -233,25 +211,25 @@ def _missing(address: Address, side: Side, asserts: bool) -> Resolution[None]:
     raise NotFound(f"there is no {what} {name!r}, and the address does not say create")
 
 
-def _declare(address: Address, kind: NodeType, side: Side, asserts: bool) -> Resolution[_Node | None]:
+def _declare(address: Address, kind: NodeType, side: Side, asserts: bool) -> Resolution[Found | None]:
     """Declares the node; None if it exists and differs, which is an error only for an assertion."""
     operation = _declaration(address, kind)
     if kind is NodeType.QUEUE:
         yield from _check_alternate(address.name, address.node.x_declare)
     answer = yield operation
     if answer.reply_code == 0:
-        return _Node(kind, operation.arguments.get("exchange_type"), (operation,))
+        return Found(kind, operation.arguments.get("exchange_type"), (operation,))
     refused = answer.reply_code in (PRECONDITION_FAILED, RESOURCE_LOCKED, ACCESS_REFUSED)
     if not refused or not (yield from _exists(kind, address.name, side)):
-        raise _error(f"{kind.value} {address.name}", answer)
+        raise error_of(f"{kind.value} {address.name}", answer)
     if asserts and answer.reply_code == ACCESS_REFUSED:
-        raise _error(f"to compare {kind.value} {address.name}", answer)
+        raise error_of(f"to compare {kind.value} {address.name}", answer)
     if asserts:
         raise AssertionFailed(f"{kind.value} {address.name}: {answer.reply_code} {answer.reply_text}")
     return None
 
 
-def _compare(address: Address, kind: NodeType, side: Side) -> Resolution[_Node | None]:
+def _compare(address: Address, kind: NodeType, side: Side) -> Resolution[Found | None]:
     said = address.node
     if said.durable is None and said.x_declare == Declare():
         return None
@@ -302,7 +280,7 @@ def _exchange_type(address: Address, kind: NodeType | None) -> str | None:
     return address.node.x_declare.type or _PREDECLARED.get(address.name)
 
 
-def _deletion(address: Address, node: _Node, side: Side) -> tuple[Operation, ...]:
+def _deletion(address: Address, node: Found, side: Side) -> tuple[Operation, ...]:
     if address.delete is None or not address.delete.applies(side):
         return ()
     what = "queue" if node.type is NodeType.QUEUE else "exchange"
@@ -311,21 +289,13 @@ def _deletion(address: Address, node: _Node, side: Side) -> tuple[Operation, ...
 
 def _check_alternate(queue: str, said: Declare) -> Resolution[None]:
     if said.alternate_exchange is not None:
-        yield from _demand_ours(f"x-declare: alternate-exchange of the queue {queue}")
-
-
-def _demand_ours(what: str) -> Resolution[None]:
-    """Other brokers ignore it silently."""
-    answer = yield Operation("queue_declare", {"queue": MANAGEMENT, "passive": True})
-    if answer.reply_code:
-        reason = f"{answer.reply_code} {answer.reply_text}"
-        raise InvalidOption(f"{what}: beyond AMQP 0-9-1; qpidd-py offers it, and this broker does not ({reason})")
+        yield from demand_ours(f"x-declare: alternate-exchange of the queue {queue}")
 
 
 # -- the link
 
 
-def _subscription(address: Address, node: _Node, unique: str) -> Resolution[ReceiverPlan]:
+def _subscription(address: Address, node: Found, unique: str) -> Resolution[ReceiverPlan]:
     link = address.link
     if address.mode is Mode.BROWSE:
         raise InvalidOption(f"mode: browse is for queues, and {address.name} is a topic: its receivers share nothing")
@@ -334,8 +304,8 @@ def _subscription(address: Address, node: _Node, unique: str) -> Resolution[Rece
     queue = link.name or f"{unique}.{address.name.encode()[:_SHOWN].decode(errors='ignore')}"
     declaration = _queue_declaration(queue, link.x_declare, bool(link.durable), not link.durable)
     yield from _check_alternate(queue, link.x_declare)
-    yield from _demand(declaration)
-    bound = yield from _bind_link(address, node, queue)
+    yield from demand(declaration)
+    bound = yield from bind_link(address, node, queue)
     exclusive = declaration.arguments["exclusive"]
     private = (Operation("queue_delete", {"queue": queue}),) if exclusive else ()
     undo = (*private, *_deletion(address, node, Side.RECEIVER))
@@ -352,57 +322,3 @@ def _receiver_plan(
     no_ack = browse or address.link.reliability in (Reliability.UNRELIABLE, Reliability.AT_MOST_ONCE)
     exclusive = bool(subscribe.exclusive)
     return ReceiverPlan(address.name, queue, browse, no_ack, exclusive, subscribe.arguments, restore, undo)
-
-
-def _bind_link(address: Address, node: _Node, queue: str | None) -> Resolution[tuple[Operation, ...]]:
-    """link.x-bindings; a subscription without any is bound to its node."""
-    bindings = _bindings(address, address.link.x_bindings, node, queue)
-    subscription = node.type is NodeType.TOPIC and queue is not None
-    if subscription and (address.subject is not None or not bindings):
-        keys = _DEFAULT_KEYS.get(node.exchange_type, ("#", "")) if address.subject is None else (address.subject,)
-        bindings = [*(_bind(queue, address.name, key, {}) for key in keys), *bindings]
-    return (yield from _bind_all(bindings))
-
-
-_DEFAULT_KEYS: dict[str | None, tuple[str, ...]] = {"topic": ("#",), "fanout": ("",), "headers": ("",), "direct": ("",)}
-"""An exchange of unknown type gets both bindings: for each type one of them has the intended effect."""
-
-
-def _bindings(address: Address, wanted: Iterable[Binding], node: _Node, queue: str | None = None) -> list[Operation]:
-    exchange = address.name if node.type is NodeType.TOPIC else None
-    queue = address.name if node.type is NodeType.QUEUE else queue
-    found = []
-    for binding in wanted:
-        to, source = binding.queue or queue, binding.exchange or exchange
-        if to is None or source is None:
-            raise InvalidOption(f"x-bindings of {address.name}: {'queue' if to is None else 'exchange'} is missing")
-        found.append(_bind(to, source, binding.key or "", binding.arguments))
-    return found
-
-
-def _bind(queue: str | None, exchange: str, key: str, arguments: Mapping[str, Any]) -> Operation:
-    where = {"queue": queue, "exchange": exchange, "routing_key": key, "arguments": dict(arguments)}
-    return Operation("queue_bind", where)
-
-
-def _unbind(bound: Operation) -> Operation:
-    return Operation("queue_unbind", bound.arguments)
-
-
-def _bind_all(operations: list[Operation]) -> Resolution[tuple[Operation, ...]]:
-    for operation in operations:
-        yield from _demand(operation)
-    return tuple(operations)
-
-
-def _demand(operation: Operation) -> Resolution[None]:
-    answer = yield operation
-    if answer.reply_code:
-        raise _error(f"{operation.method} {dict(operation.arguments)}", answer)
-
-
-def _error(what: str, answer: Answer) -> Exception:
-    text = f"{what}: {answer.reply_code} {answer.reply_text}"
-    if answer.reply_code == ACCESS_REFUSED:
-        return UnauthorizedAccess(answer.reply_code, f"{what}: {answer.reply_text}")
-    return (NotFound if answer.reply_code == NOT_FOUND else ResolutionError)(text)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
-from client_lib.addresses.resolve import MANAGEMENT, Answer, Operation, Resolution
+from client_lib.addresses.operations import MANAGEMENT, Answer, Operation, Resolution
 from client_lib.connecting.transport import ChannelClosed
 from client_lib.errors import InvalidOption
 

@@ -95,14 +95,20 @@ class Session:
         capacity: int = 1000,
         on_settled: SettledCallback | None = None,
         timeout: float | None = None,
+        exactly_once: bool | str = False,
     ) -> Sender:
-        """A sender to an address, see `client_lib.addresses.address`.  Raises AddressError and its subclasses,
-        Timeout."""
+        """A sender to an address, see `client_lib.addresses.address`.
+
+        `exactly_once`: what is sent again after a fail-over enters the queue once; the queue has to be declared with
+        `x-message-deduplication` (AssertionFailed if not).  True: by message id; a text: by the header of that name,
+        the queue's `x-deduplication-key`.  `send` raises ValueError for a message without key, or with CC or BCC.
+
+        Raises AddressError and its subclasses, Timeout."""
 
         def make(routing_key: str, exchange: str, mandatory: bool) -> Sender:
             return self._sender(routing_key, exchange, capacity, mandatory, on_settled)
 
-        return await self._waiting.run(self._core.senders.opening(address, make), timeout)
+        return await self._waiting.run(self._core.senders.opening(address, make, exactly_once), timeout)
 
     async def receiver(
         self,

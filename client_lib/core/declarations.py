@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from client_lib.addresses.resolve import Operation
+from client_lib.addresses.operations import Operation
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,9 @@ from typing import Any, TypeVar
 
 from client_lib.addresses.address import Address
 from client_lib.addresses.nodes import Node
+from client_lib.addresses.once import Once, demand_once, once_of
+from client_lib.addresses.operations import Resolution
+from client_lib.addresses.scratch import start_resolution
 from client_lib.core.channel_worker import ChannelWorker
 from client_lib.core.steps import Steps
 from client_lib.core.window import Window
@@ -32,17 +35,29 @@ class Senders:
             self._open[window] = None
         return window
 
-    def opening(self, address: str | Address, make: Callable[[str, str, bool], W]) -> Steps[W]:
+    def opening(
+        self, address: str | Address, make: Callable[[str, str, bool], W], exactly_once: bool | str = False
+    ) -> Steps[W]:
         """`make(routing_key, exchange, mandatory)`; raises AddressError and its subclasses."""
+        once = once_of(exactly_once)
         node = Node(self._worker, address)
-        plan = yield from node.sending()
+        plan = yield from node.sending(once)
         try:
             window = make(plan.routing_key or "", plan.exchange, plan.mandatory)
-            window.subject, window.target, window.node = plan.subject, plan.target, node
+            window.subject, window.target, window.node, window.once = plan.subject, plan.target, node, plan.once
             return self.add(window)
         except BaseException:
             undo(self._worker, node)
             raise
+
+    def demanding(self, queue: str, once: Once, is_queue: bool) -> Steps[None]:
+        """Asks the queue for what `once` promises, now and after each fail-over.  Raises as `demand_once`."""
+
+        def asking() -> Resolution[None]:
+            check = yield from demand_once(queue, once, is_queue)
+            self._worker.restores[queue, once] = (check,)
+
+        yield start_resolution(self._worker, asking, f"exactly_once of the queue {queue!r}")
 
     def closing(self, window: Window) -> Steps[None]:
         """Called when its messages are settled, or are no longer waited for."""

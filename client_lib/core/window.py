@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from client_lib.addresses.nodes import Node
+from client_lib.addresses.once import Once
 from client_lib.core.monitor import Monitor
 from client_lib.core.outbox import Entry, Outcome
 from client_lib.core.publishing import Publishing
@@ -61,6 +62,8 @@ class Window:
         self.target = exchange or routing_key
         """What it was opened with: an address, a queue or an exchange."""
         self.node: Node | None = None
+        self.once: Once | None = None
+        """What makes its messages enter their queue once."""
         self.blocked = 0
         """The number of calls that wait for room."""
         self.error: MessagingError | None = None
@@ -102,6 +105,8 @@ class Window:
         """The publish of a message.  Raises TypeError and ValueError of the encoder."""
         if not isinstance(message, Message):
             message = Message(message)
+        if self.once is not None:
+            self.once.check(message.id, message.properties, self._worker.transaction is not None)
         message_id = message.id or self._worker.publishing.next_message_id()
         routing_key = self.routing_key or (self.subject if message.subject is None else message.subject) or ""
         return self._worker.publishing.entry(

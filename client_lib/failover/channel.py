@@ -109,6 +109,15 @@ class FailoverChannel:
             self._core.refuse("cannot switch from tx to confirm mode")
         self._publishing.confirming = True
 
+    def confirm_exactly_once(self, header: str | None = None) -> None:
+        """Ours: confirm_delivery, and what is sent again after a fail-over enters its queue once.
+
+        The first basic_publish to a queue asks the broker: the queue has to be declared with `x-message-deduplication`
+        (else AssertionFailed; InvalidOption for an exchange).  `header`: its `x-deduplication-key`; None: message ids
+        are the keys."""
+        self.confirm_delivery()
+        self._publishing.once(header)
+
     def add_on_return_callback(self, callback: ReturnCallback) -> None:
         """callback(channel, method, properties, body) for each returned message."""
         require_callback(callback)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from client_lib.addresses.once import Once, once_of
 from client_lib.core.outbox import Entry
 from client_lib.errors import MessagingError, Rejected, Returned
 from client_lib.failover.content import Outgoing, publish_entry
@@ -25,6 +26,8 @@ class ChannelPublishing:
         """Called with each returned message."""
         self.confirming = False
         """The program has asked for confirms."""
+        self._asked: set[str] = set()
+        """Queues that take a message once."""
         self._core, self._owner = core, core.owner
         self.use(core.session, core.owner.publish_window)
 
@@ -32,14 +35,26 @@ class ChannelPublishing:
         """Publishes in this session from now on."""
         self._publisher = session._waiting.core.senders.add(Publisher(session, window, self._tell_return))
 
+    def once(self, header: str | None) -> None:
+        """Every message of this channel enters its queue once."""
+        self._publisher.once, self._asked = once_of(True if header is None else header), set()
+
     def publish(self, exchange: str, routing_key: str, body: bytes | str, properties: Any, mandatory: bool) -> None:
         self._core.check_open()
+        if self._publisher.once is not None and (exchange or routing_key not in self._asked):
+            self._ask(exchange, routing_key, self._publisher.once)
         waits = self._owner.publish_window is None and not self._core.transactional
         message = Outgoing(exchange, routing_key, body, properties, mandatory)
         try:
             self._publisher.send(message, sync=waits, timeout=self._owner.publish_timeout)
         except MessagingError as error:
             raise self.failed(error) from error
+
+    def _ask(self, exchange: str, queue: str, once: Once) -> None:
+        """Raises InvalidOption, AssertionFailed, NotFound."""
+        name = exchange or queue
+        self._core.run(self._core.working.senders.demanding(name, once, not exchange))
+        self._asked.add(queue)
 
     def wait(self, timeout: float | None) -> None:
         self._core.check_open()
@@ -88,6 +103,8 @@ class Publisher(Sender):
 
     def entry(self, message: Message | bytes | str) -> Entry:
         assert isinstance(message, Outgoing)
+        if self.once is not None:
+            self.once.check(message.id, message.given.headers or {}, False)
         return publish_entry(self, message, message.id or self._worker.publishing.next_message_id())
 
     def settled(self, entry: Entry) -> bool:

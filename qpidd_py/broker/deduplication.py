@@ -4,7 +4,13 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any, Final
 
-from qpidd_py.broker.arguments import DEDUPLICATION, DEDUPLICATION_KEY, DEDUPLICATION_TIME, DEDUPLICATION_WINDOW
+from qpidd_py.broker.arguments import (
+    DEDUPLICATION,
+    DEDUPLICATION_KEY,
+    DEDUPLICATION_TIME,
+    DEDUPLICATION_WINDOW,
+    first_difference,
+)
 from qpidd_py.core.window import Window
 
 KEYS: Final = 1_000_000
@@ -21,3 +27,12 @@ def window_of(arguments: Mapping[str, Any], secret: str) -> Window | None:
     octets = blake2b(secret.encode(), digest_size=SECRET_SIZE).digest()
     most, time = arguments.get(DEDUPLICATION_WINDOW, KEYS), arguments.get(DEDUPLICATION_TIME)
     return Window(most, time, octets, None if name is None else name.encode())
+
+
+def check_same(name: str, asked: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
+    """A passive declaration compares nothing; one that asks for `x-message-deduplication` compares that and the key, so
+    a publisher finds out what it may rely on.  Raises 406."""
+    if DEDUPLICATION in asked:
+        names = (DEDUPLICATION, DEDUPLICATION_KEY)
+        wanted, found = ({key: table.get(key) for key in names} for table in (asked, arguments))
+        first_difference(f"queue '{name}' in vhost '/'", wanted, found)

@@ -6,6 +6,7 @@ from qpidd_py.amqp.codec import make, routing_key_octets
 from qpidd_py.broker.access import check_source, refuse
 from qpidd_py.broker.addressing import REPLY_TO
 from qpidd_py.broker.client_channel import ClientChannel
+from qpidd_py.broker.deduplication import check_same
 from qpidd_py.broker.routing import MANAGEMENT
 from qpidd_py.errors import ReplyCode
 
@@ -40,6 +41,7 @@ def _queue_passive(channel: ClientChannel, command: commands.Queue.Declare) -> N
         consumers = 1
     elif name != MANAGEMENT:
         queue = channel.vhost.find_queue(name, channel.connection)
+        check_same(name, command.arguments or {}, queue.arguments)
         ready, consumers, position = queue.core.ready, queue.core.consumer_count, queue.position
     channel.last_queue = name
     if not command.nowait:

@@ -24,7 +24,8 @@ from client_lib.addresses.address import (
     Subscribe,
     parse,
 )
-from client_lib.addresses.resolve import Answer, resolve_receiver, resolve_sender
+from client_lib.addresses.operations import Answer
+from client_lib.addresses.resolve import resolve_receiver, resolve_sender
 from client_lib.addresses.text import scan
 from client_lib.message import decode_properties, received
 

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from client_lib import AssertionFailed, InvalidOption, NotFound, ResolutionError, UnauthorizedAccess
-from client_lib.addresses.resolve import Answer, Operation, ReceiverPlan, SenderPlan, resolve_receiver, resolve_sender
+from client_lib.addresses.operations import Answer, Operation
+from client_lib.addresses.resolve import ReceiverPlan, SenderPlan, resolve_receiver, resolve_sender
 
 PREDECLARED = {"amq.topic": "topic", "amq.fanout": "fanout", "amq.direct": "direct", "amq.match": "headers"}
 

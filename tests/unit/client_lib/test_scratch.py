@@ -8,7 +8,7 @@ import pytest
 
 from client_lib import InvalidOption, MalformedAddress, NotFound
 from client_lib.addresses.nodes import Node, ending
-from client_lib.addresses.resolve import Answer, Operation
+from client_lib.addresses.operations import Answer, Operation
 from client_lib.addresses.scratch import Scratch, start_request, start_undo
 from client_lib.connecting.transport import ChannelClosed
 
