@@ -1,8 +1,9 @@
 """Errors of the client library: the tree of qpid.messaging, and those that an AMQP 0-9-1 client needs in addition.
 
     MessagingError
-      ConnectionError          ConnectError (AuthenticationFailure), UrlError, ConnectionClosed, HeartbeatTimeout
-      SessionError             SessionClosed, ServerError (UnauthorizedAccess), NontransactionalSession,
+      ConnectionError          ConnectError (AuthenticationFailure, VersionError), UrlError, ConnectionClosed,
+                               HeartbeatTimeout
+      SessionError             SessionClosed, ServerError (UnauthorizedAccess, InternalError), NontransactionalSession,
                                TransactionError (TransactionAborted, TransactionUnknown), Unsendable, FatalCommand
       LinkError                LinkClosed, InsufficientCapacity
         AddressError           MalformedAddress, InvalidOption, ResolutionError (NotFound, AssertionFailed)
@@ -34,6 +35,7 @@ __all__ = [
     "HeartbeatTimeout",
     "InDoubt",
     "InsufficientCapacity",
+    "InternalError",
     "InvalidOption",
     "LinkClosed",
     "LinkError",
@@ -51,6 +53,7 @@ __all__ = [
     "ServerError",
     "SessionClosed",
     "SessionError",
+    "TargetCapacityExceeded",
     "Timeout",
     "TransactionAborted",
     "TransactionError",
@@ -58,6 +61,7 @@ __all__ = [
     "UnauthorizedAccess",
     "Unsendable",
     "UrlError",
+    "VersionError",
 ]
 
 
@@ -97,6 +101,10 @@ class ConnectError(ConnectionError):
 
 class AuthenticationFailure(ConnectError):
     """A broker refused the login or the virtual host; trying again would not help."""
+
+
+class VersionError(ConnectError):
+    """A broker answered with the header of another protocol."""
 
 
 class ConnectionClosed(ConnectionError):
@@ -149,6 +157,10 @@ class FatalCommand(ServerError):
 
 class UnauthorizedAccess(ServerError):
     """403 access-refused."""
+
+
+class InternalError(ServerError):
+    """541 internal-error."""
 
 
 class NontransactionalSession(SessionError):
@@ -223,6 +235,10 @@ class Rejected(SendError):
     """basic.nack: the broker could not take responsibility for the message."""
 
 
+TargetCapacityExceeded = Rejected
+"""Qpid's name.  A basic.nack has no reason; the usual one is a full queue with `x-overflow: reject-publish`."""
+
+
 class Returned(SendError):
     """basic.return: a mandatory message that no queue was bound for."""
 
@@ -257,4 +273,4 @@ class Empty(FetchError, Timeout):
 
 def server_error(reply_code: int, reply_text: str) -> ServerError:
     """The error for a channel that the broker closed."""
-    return (UnauthorizedAccess if reply_code == 403 else ServerError)(reply_code, reply_text)
+    return {403: UnauthorizedAccess, 541: InternalError}.get(reply_code, ServerError)(reply_code, reply_text)

@@ -20,9 +20,11 @@ from typing import Any
 
 from client_lib.core.handle import Handle
 from client_lib.core.ledger import Disposition
+from client_lib.core.notifying import Handler, error_of, notifier
 from client_lib.core.receivers import Build
 from client_lib.core.unheard import giving_way
 from client_lib.core.window import SettledCallback
+from client_lib.errors import MessagingError
 from client_lib.message import Message
 from client_lib.receiver import Receiving
 from client_lib.sender import Sending
@@ -90,6 +92,14 @@ class Session:
         """Raises the error that ended the session or its transaction, if there is one."""
         with self._waiting.worker.monitor:
             self._waiting.worker.check()
+
+    def get_error(self) -> MessagingError | None:
+        """The error that `check_error` raises."""
+        return error_of(self.check_error)
+
+    def set_async_exception_notify_handler(self, handler: Handler | None) -> None:
+        """As for a connection, for the end of the session."""
+        self._waiting.worker.failed = notifier(self, handler)
 
     # -- senders and receivers
 

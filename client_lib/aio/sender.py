@@ -181,6 +181,7 @@ class Sending(Window):
     def report(self, entry: Entry) -> None:
         """Calls the application's callback."""
         if self._on_settled is None:
+            super().report(entry)
             return
         answer: object = self._on_settled(entry.message, entry.message_id, entry.error)  # type: ignore[arg-type]
         if inspect.iscoroutine(answer):

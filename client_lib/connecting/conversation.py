@@ -52,6 +52,10 @@ class ConnectionState(Enum):
     ENDED = "ended"
 
 
+class AnotherProtocol(Exception):
+    """The broker answers with the protocol header that it understands."""
+
+
 EXPLAINED: dict[ConnectionState, Callable[[str], Exception]] = {
     ConnectionState.GREETING: exceptions.IncompatibleProtocolError,
     ConnectionState.LOGIN: exceptions.ProbableAuthenticationError,
@@ -198,7 +202,7 @@ class Conversation:
         if frame is None or self.state is ConnectionState.ENDED:
             return used
         if isinstance(frame, ProtocolHeader):
-            raise exceptions.IncompatibleProtocolError(f"the broker answers with {data[:8]!r}")
+            raise AnotherProtocol(f"the broker answers with {data[:8]!r}")
         if isinstance(frame, Heartbeat):
             self.heartbeats_received += 1
         elif frame.channel_number == 0:

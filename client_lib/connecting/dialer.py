@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from client_lib.connecting import tls
+from client_lib.connecting.conversation import AnotherProtocol
 from client_lib.connecting.lookup import Resolver
 from client_lib.connecting.parameters import connection_parameters
 from client_lib.connecting.retry import Abandon, Action, Attempt, GiveUp, LookUp, Planner, Start, Wait
@@ -30,7 +31,7 @@ from client_lib.connecting.transport import (
     describe,
     root,
 )
-from client_lib.errors import AuthenticationFailure, ConnectError
+from client_lib.errors import AuthenticationFailure, ConnectError, VersionError
 from client_lib.events import EventLog
 from client_lib.options import Options
 from client_lib.urls.url import Endpoint, learned_addresses, primary_in_refusal
@@ -219,6 +220,8 @@ class Dialer:
             self._refused(attempt, *transport.refusal)
         elif isinstance(cause, AuthenticationFailure):
             self._denied(attempt, AuthenticationFailure, str(cause), "unreachable")
+        elif isinstance(cause, AnotherProtocol):
+            self._denied(attempt, VersionError, str(cause), "unreachable")
         elif tls.is_wrong(cause):
             self._denied(attempt, ConnectError, tls.explain(cause) or describe(cause), "unreachable")
         else:

@@ -101,6 +101,8 @@ class Link:
         self.address: Endpoint | None = None
         self.conn_id = ""
         """The id of the present connection, or of the last one."""
+        self.failed: Callable[[MessagingError], None] = lambda _error: None
+        """Called when it gives up."""
         self.failovers = 0
         self.workers: list[LinkUser] = []
         self.recovery = Recovery()
@@ -321,6 +323,7 @@ class Link:
         self._set_state(LinkState.FAILED, error)
         for worker in self.workers:
             worker.fail(error)
+        self.failed(error)
 
     # -- connected
 

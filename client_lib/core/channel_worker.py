@@ -35,6 +35,7 @@ from client_lib.core.commands import Commands, Run
 from client_lib.core.declarations import Declarations
 from client_lib.core.deliveries import Deliveries
 from client_lib.core.monitor import Monitor
+from client_lib.core.notifying import Told, silent
 from client_lib.core.outbox import Entry, some_ids
 from client_lib.core.publishing import Publishing
 from client_lib.core.restoring import RESTORE_INTERVAL, Restoring, refused, replay
@@ -88,6 +89,8 @@ class ChannelWorker:
         """What ended the session."""
         self.told = False
         """A call has raised what ended the session."""
+        self.failed: Told = silent
+        """Called when the session ends and the application has not closed it."""
         self._lost: list[Entry] = []
         """Messages that are in doubt since the session ended."""
         self._channel: Any = None
@@ -372,6 +375,8 @@ class ChannelWorker:
             LOGGER.warning("%s: %s; %d messages in doubt: %s", self.name, error, len(doubtful), some_ids(doubtful))
         self.publishing.report(left)
         self.watcher.ended(error)
+        if not closed:
+            self.failed(error)
         return doubtful
 
     def take_unheard(self) -> Unheard:
@@ -457,6 +462,8 @@ class ChannelWorker:
         subscription = self.subscribing.cancelled(frame.method.consumer_tag)
         if subscription is not None:
             self.watcher.cancelled(subscription)
+            if subscription.error is not None:
+                subscription.failed(subscription.error)
 
     def _flow(self, generation: int, active: bool) -> None:
         if generation == self.generation and self._transport is not None:

@@ -6,6 +6,7 @@ import itertools
 from typing import Generic, Protocol, TypeVar
 
 from client_lib.connecting.link import Link, LinkState
+from client_lib.core.notifying import Handler, notifier
 from client_lib.errors import MessagingError
 from client_lib.options import Options
 from client_lib.urls.url import Endpoint
@@ -68,6 +69,18 @@ class Handle(Generic[S]):
         """Raises the error that ended the connection, if there is one."""
         if self.link.error is not None:
             raise self.link.error.with_traceback(None)
+
+    def get_error(self) -> MessagingError | None:
+        """The error that `check_error` raises."""
+        return self.link.error
+
+    def set_async_exception_notify_handler(self, handler: Handler | None) -> None:
+        """`handler(connection, error)` is called when the connection ends and the application has not closed it.  Those
+        of a session, sender and receiver are called for errors of theirs that no call has asked for.
+
+        Calls raise the error as well.  The handler runs in the I/O thread (asyncio: in the loop), must be quick and may
+        not call this library; what it raises is logged.  None: no handler.  Raises TypeError."""
+        self.link.failed = notifier(self, handler)
 
     @property
     def sessions(self) -> list[S]:

@@ -9,10 +9,18 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, EnumMeta
+from typing import Any
 
 
-class Disposition(Enum):
+class _WithReason(EnumMeta):
+    """`Disposition(REJECTED, code=, text=)` as in Qpid.  AMQP 0-9-1 has no room for the reason: it is dropped."""
+
+    def __call__(cls, value: Any, *names: Any, code: int | None = None, text: str | None = None, **more: Any) -> Any:
+        return super().__call__(value, *names, **more)
+
+
+class Disposition(Enum, metaclass=_WithReason):
     ACCEPT = "accept"
     REJECT = "reject"  # dead-lettered or dropped by the broker
     RELEASE = "release"  # back to the queue

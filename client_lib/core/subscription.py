@@ -10,6 +10,7 @@ from client_lib.addresses.nodes import Node
 from client_lib.core.dedup import DuplicateFilter
 from client_lib.core.delivery import Delivery
 from client_lib.core.monitor import Monitor
+from client_lib.core.notifying import Handler, Told, error_of, notifier, silent
 from client_lib.core.transaction import Transaction
 from client_lib.errors import MessagingError
 from client_lib.event_runs import REDELIVERED, RESENT, Where
@@ -73,6 +74,8 @@ class Subscription:
         self.arguments = dict(arguments or {})
         self.duplicates = duplicates
         self.error: MessagingError | None = None
+        self.failed: Told = silent
+        """Called when the broker ends it."""
         self.established = False
         """The broker has accepted it once: it is restored after a fail-over."""
         self.waiting = 0
@@ -156,6 +159,14 @@ class Subscription:
         with self._worker.monitor:
             self.check()
 
+    def get_error(self) -> MessagingError | None:
+        """The error that `check_error` raises."""
+        return error_of(self.check_error)
+
+    def set_async_exception_notify_handler(self, handler: Handler | None) -> None:
+        """As for a connection, for the end of the subscription by the broker."""
+        self.failed = notifier(self, handler)
+
     # -- called with the session's lock held
 
     def check(self) -> None:
@@ -207,4 +218,4 @@ class Subscription:
 
 def check_capacity(capacity: int | None) -> None:
     if capacity is not None and capacity < 1:
-        raise ValueError(f"capacity must be at least 1, not {capacity}")
+        raise ValueError(f"capacity must be at least 1, not {capacity} (Session.get prefetches nothing)")

@@ -9,6 +9,7 @@ from typing import Protocol
 from client_lib.addresses.nodes import Node
 from client_lib.addresses.once import Once
 from client_lib.core.monitor import Monitor
+from client_lib.core.notifying import Handler, Told, error_of, notifier, silent
 from client_lib.core.outbox import Entry, Outcome
 from client_lib.core.publishing import Publishing
 from client_lib.core.subscription import check_capacity
@@ -72,7 +73,22 @@ class Window:
         self._pending = 0
         self._written = 0  # of these, on the wire in a transaction
         self.failures: deque[SendError] = deque()
+        self._threshold = 0.25
+        self._failed: Told = silent
         self._set_capacity(capacity)
+
+    @property
+    def threshold(self) -> float:
+        """The share of its capacity that has to be free before a call that waits for room goes on: one thread switch
+        for many messages instead of one for each.  More than 0, at most 1."""
+        return self._threshold
+
+    @threshold.setter
+    def threshold(self, threshold: float) -> None:
+        if isinstance(threshold, bool) or not isinstance(threshold, (int, float)) or not 0 < threshold <= 1:
+            raise ValueError(f"threshold is {threshold!r}, expected more than 0 and at most 1")
+        self._threshold = threshold
+        self.capacity = self._capacity
 
     @property
     def capacity(self) -> int:
@@ -98,6 +114,14 @@ class Window:
         """Raises the error that ended the sender or its session, if there is one."""
         with self._worker.monitor:
             self.check()
+
+    def get_error(self) -> MessagingError | None:
+        """The error that `check_error` raises."""
+        return error_of(self.check_error)
+
+    def set_async_exception_notify_handler(self, handler: Handler | None) -> None:
+        """As for a connection, for each message that could not be placed and has no `on_settled`."""
+        self._failed = notifier(self, handler)
 
     # -- for the two senders; the session's lock is held but in `entry`
 
@@ -175,9 +199,7 @@ class Window:
     def _set_capacity(self, capacity: int) -> None:
         check_capacity(capacity)
         self._capacity = capacity
-        # A sender that waits for room is woken only when a quarter of the window is free: one thread switch for many
-        # messages instead of one per message.
-        self._low_water = capacity - max(1, capacity // 4)
+        self._low_water = capacity - max(1, int(capacity * self._threshold))
 
     # -- for the channel worker
 
@@ -200,6 +222,8 @@ class Window:
         """Calls the application's callback (without the lock)."""
         if self._on_settled is not None:
             self._on_settled(entry.message, entry.message_id, entry.error)  # type: ignore[arg-type]
+        elif entry.error is not None:
+            self._failed(entry.error)
 
     def end(self) -> bool:
         """Takes no more messages (lock held); False if it was so before."""

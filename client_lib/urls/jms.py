@@ -2,8 +2,9 @@
 
     url        = "amqp://" [ user [ ":" password ] "@" ] [ clientid ] [ "/" [ vhost ] ] "?" settings
     settings   = setting *( "&" setting )                           (alone, too: what stands in a properties file)
-    setting    = "brokerlist='" broker *( ";" broker ) "'" / "failover='" method [ "?cyclecount='" number "'" ] "'"
+    setting    = "brokerlist='" broker *( ";" broker ) "'" / "failover='" method [ "?" count ] "'"
                / "heartbeat='" seconds "'"              (of all brokers that name none)
+    count      = "cyclecount='" number "'"  / "retries='" number "'"   (retries: of singlebroker)
     method     = "roundrobin" / "singlebroker" / "failover_exchange" / "nofailover"
     broker     = [ ( "tcp" / "ssl" ) "://" ] hostport [ "?" option *( "&" option ) ]
     option     = name "='" value "'"
@@ -103,8 +104,10 @@ def parse_jms(text: str, transport: str = "tcp") -> ConnectionUrl:
     if "brokerlist" not in found:
         raise scan.error("expected brokerlist='...'")
     brokers = _with_heartbeat(found["brokerlist"], found.get("heartbeat"))
-    method, cycles = found.get("failover", ("roundrobin" if len(brokers) > 1 else "singlebroker", None))
-    return ConnectionUrl(brokers, method, cycles, **who)
+    method, count = found.get("failover", ("roundrobin" if len(brokers) > 1 else "singlebroker", None))
+    if method == "singlebroker" and count is not None:
+        return ConnectionUrl((replace(brokers[0], retries=count), *brokers[1:]), method, None, **who)
+    return ConnectionUrl(brokers, method, count, **who)
 
 
 def _who(scan: Scanner) -> dict[str, Any]:
@@ -195,14 +198,16 @@ def _with_heartbeat(brokers: tuple[Broker, ...], seconds: int | None) -> tuple[B
 
 
 def _failover(scan: Scanner, _: str) -> tuple[str, int | None]:
+    """The method and its count: `retries` of a single broker, else `cyclecount`."""
     method: str = scan.word(scan.find("?'"), dict(zip(METHODS, METHODS, strict=True)), "failover")
     if not scan.accept("?"):
         return method, None
-    scan.expect("cyclecount")
+    what = "retries" if method == "singlebroker" else "cyclecount"
+    scan.expect(what)
     _open(scan)
-    cycles = scan.number(scan.find("'"), 0, 1_000_000, "cyclecount")
+    count = scan.number(scan.find("'"), 0, 1_000_000, what)
     scan.expect("'")
-    return method, cycles
+    return method, count
 
 
 # -- values

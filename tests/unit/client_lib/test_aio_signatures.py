@@ -10,6 +10,7 @@ import client_lib
 from client_lib import aio
 
 PLAIN = {"queue_sender", "reject", "release", "unsettled", "available", "opened", "attached", "check_error"}
+PLAIN |= {"get_error", "set_async_exception_notify_handler"}
 """What does not wait, and is not awaited."""
 PAIRS = [
     (client_lib.Connection, aio.Connection),

@@ -322,6 +322,7 @@ def every_error() -> list[MessagingError]:
         errors.MalformedAddress: where,
         errors.ServerError: (404, "no queue"),
         errors.UnauthorizedAccess: (403, "no"),
+        errors.InternalError: (541, "broken"),
         errors.FatalCommand: (541, "internal", "queue.declare"),
         errors.SendError: ("no", message),
         errors.Rejected: ("no", message),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pika import exceptions, spec
 from pika.frame import Body, Header, Heartbeat, Method, ProtocolHeader, decode_frame
 
-from client_lib.connecting.conversation import TIME, ConnectionState, Conversation, Host
+from client_lib.connecting.conversation import TIME, AnotherProtocol, ConnectionState, Conversation, Host
 from client_lib.connecting.methods import Channel
 from client_lib.connecting.parameters import connection_parameters
 from client_lib.options import Options
@@ -149,7 +149,7 @@ def test_blocked_and_heartbeats() -> None:
 def test_another_protocol() -> None:
     lab = Lab()
     lab.talk.begin()
-    with pytest.raises(exceptions.IncompatibleProtocolError, match="AMQP"):
+    with pytest.raises(AnotherProtocol, match="AMQP"):
         lab.talk.received(b"AMQP\x00\x01\x00\x00")
 
 

@@ -13,7 +13,7 @@ from tools import threaded_session
 DOCUMENTED = {
     *("sender", "receiver", "queue_sender", "queue_receiver", "next_receiver", "senders", "receivers", "get"),
     *("acknowledge", "reject", "release", "fence", "unsettled", "sync", "close", "check_error"),
-    *("transactional", "commit", "rollback"),
+    *("transactional", "commit", "rollback", "get_error", "set_async_exception_notify_handler"),
     *("declare_queue", "declare_exchange", "bind_queue", "unbind_queue", "bind_exchange", "unbind_exchange"),
     *("delete_queue", "delete_exchange", "purge_queue", "declare"),
 }

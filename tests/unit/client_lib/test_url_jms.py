@@ -44,6 +44,8 @@ def test_all_of_it() -> None:
         ("brokerlist='h?ssl='true''", ["h:5671"], {}),
         ("brokerlist='ssl://h?ssl='false''", ["h:5671"], {}),  # who asks for TLS anywhere gets it
         ("failover='singlebroker'&brokerlist='a;b'", ["a:5672"], {}),
+        ("failover='singlebroker?retries='4''&brokerlist='a;b'", ["a:5672"], {"reconnect_limit": 5}),
+        ("brokerlist='a?retries='4''&failover='singlebroker?retries='0''", ["a:5672"], {"reconnect_limit": 1}),
         ("brokerlist='a?retries='4''", ["a:5672"], {"reconnect_limit": 5}),
         ("brokerlist='a?retries='4';b'", ["a:5672", "b:5672"], {}),
         ("brokerlist='a;b'&failover='nofailover'", ["a:5672", "b:5672"], {"reconnect": False}),
@@ -94,6 +96,8 @@ def test_options_of_a_broker() -> None:
         ("brokerlist='h'&brokerlist='h'", 15, "twice"),
         ("brokerlist='h'&failover='random'", 25, "failover must be roundrobin or singlebroker"),
         ("brokerlist='h'&failover='roundrobin?cycles='1''", 36, "cyclecount"),
+        ("brokerlist='h'&failover='roundrobin?retries='1''", 36, "cyclecount"),
+        ("brokerlist='h'&failover='singlebroker?cyclecount='1''", 38, "retries"),
         ("brokerlist='h'&maxprefetch='5'", 15, "capacity"),
         ("amqp://:p@/v?brokerlist='h'", 7, "user name"),
         ("amqp://c/v?colour='x'&brokerlist='h'", 11, "unknown option 'colour'"),
