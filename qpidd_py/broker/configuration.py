@@ -14,8 +14,9 @@ of their own; only the bindings of a deleted object go with it on both sides.
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any, Final, Protocol, TypeVar
 
 from qpidd_py.amqp.fields import FieldError, decode_operation, encode_table
 from qpidd_py.broker.arguments import REPLICATE
@@ -31,6 +32,9 @@ from qpidd_py.errors import LinkError
 
 log = logging.getLogger(__name__)
 
+LOOKS: Final = 16
+"""Objects that are compared in a step of `Configuration.adopting`."""
+_T = TypeVar("_T")
 WAITING: Final = "amq.delayed."
 """Begins the name, in logs and lists, of the queue in which an exchange's messages wait."""
 Cancelled = list[tuple[Any, int, str]]
@@ -215,7 +219,7 @@ class Configuration:
         return [source for source in self._sources.get(destination, ()) if not source.gone]
 
     def bindings(self) -> Iterable[Binding]:
-        return (binding for exchange in self.exchanges.values() for binding in exchange.bindings())
+        return chain.from_iterable(exchange.bindings() for exchange in self.exchanges.values())
 
     # ------------------------------------------------------------ a backup follows the log
 
@@ -319,7 +323,8 @@ class Configuration:
             pass
 
     def adopting(self, snapshot: list[tuple[int, bytes]]) -> Iterator[None]:
-        """The same in steps, one for each object that comes or goes; others must not change replicated ones meanwhile.
+        """The same in steps, one for each object that comes or goes and for LOOKS that stay; others must not change
+        replicated ones meanwhile.
 
         Both position and operation are compared: two brokers that were promoted at the same time may have made
         different objects at one position.  The listing is complete before anything is deleted, since a partial one must
@@ -330,25 +335,40 @@ class Configuration:
         def strange(item: DeclaredQueue | Exchange | Binding) -> bool:
             return bool(item.position) and wanted.get(item.position) != records.payload(item.position)
 
-        for binding in [item for item in self.bindings() if strange(item)]:
+        def used_otherwise(queue: DeclaredQueue) -> bool:
+            return wanted.get(queue.used_position) != records.payload(queue.used_position)
+
+        for binding in (yield from _chosen(self.bindings(), strange)):
             self.drop_binding(binding)
             yield
-        for queue in [item for item in self.queues.values() if strange(item)]:
+        for queue in (yield from _chosen(self.queues.values(), strange)):
             self.drop_queue(queue)
             yield
-        for exchange in [item for item in self.exchanges.values() if strange(item)]:
+        for exchange in (yield from _chosen(self.exchanges.values(), strange)):
             self.drop_exchange(exchange)
             yield
-        for queue in self.queues.values():
-            if wanted.get(queue.used_position) != records.payload(queue.used_position):
-                self.note_used(queue, 0, b"")
+        for queue in (yield from _chosen(self.queues.values(), used_otherwise)):
+            self.note_used(queue, 0, b"")
         while self.debris:  # its records count as what is here
             self.debris.clear(1)
             yield
-        for position, payload in snapshot:
+        for number, (position, payload) in enumerate(snapshot):
             if records.payload(position) != payload:
                 self.apply(position, payload)
                 yield
+            elif number % LOOKS == 0:
+                yield
+
+
+def _chosen(items: Iterable[_T], wanted: Callable[[_T], bool]) -> Generator[None, None, list[_T]]:
+    """Those that are wanted; yields after each LOOKS."""
+    found = []
+    for number, item in enumerate(list(items)):
+        if number % LOOKS == 0:
+            yield
+        if wanted(item):
+            found.append(item)
+    return found
 
 
 def _count_down(counts: Counter[str], name: str) -> None:

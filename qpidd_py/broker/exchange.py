@@ -6,6 +6,7 @@ is `gone` is left out of every answer.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, Final
 
 from qpidd_py.amqp.fields import encode_table, encode_value
@@ -120,7 +121,7 @@ class Exchange:
 
     def bindings(self) -> Iterator[Binding]:
         """Those from this exchange."""
-        return (binding for part in self.parts() for binding in part)
+        return chain.from_iterable(self.parts())
 
     def parts(self) -> list[Iterable[Binding]]:
         """The same, those to each destination."""

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 
 from qpidd_py.broker.broker import Broker
+from qpidd_py.broker.configuration import LOOKS
 from qpidd_py.broker.debris import TICK
 from qpidd_py.broker.endings import LARGE, SLICE
 from qpidd_py.broker.exchange import EXCHANGE_TYPES
@@ -385,3 +386,18 @@ def test_a_promotion_looks_at_what_may_end() -> None:
             queue_of(broker.vhost, f"q{number}")
         costs.append(lines_of(broker.vhost.on_promoted))
     assert max(costs) <= SIZES[-1] + 100, "a line for each, at most"
+
+
+def test_what_a_backup_has_already_is_compared_in_steps() -> None:
+    """A backup that joins again compares all, and changes nothing."""
+    worst = []
+    for count in SIZES:
+        broker = make(Replicated())
+        bind(broker.vhost, "topic", count, 10)
+        steps_of = broker.vhost.configuration.adopting(broker.vhost.configuration.snapshot())
+        costs = []
+        while costs[-1:] != [0]:
+            costs.append(lines_of(partial(next, steps_of, None)))
+        worst.append(max(costs))
+        assert len(costs) > count // LOOKS
+    assert max(worst) <= min(worst) + 20, worst
