@@ -10,8 +10,9 @@ from random import Random
 from typing import Final
 
 from tests.simulator.coverage import Coverage
+from tests.simulator.drawing import DURATION
 from tests.simulator.faults import CLIENTS_DO
-from tests.simulator.plan import DURATION, plan
+from tests.simulator.plan import plan
 from tests.simulator.scenario import Action, Scenario
 from tests.simulator.scheduler import Violation
 from tests.simulator.simulation import Simulation
