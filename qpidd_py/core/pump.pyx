@@ -68,7 +68,8 @@ cdef int pump_single(Engine engine, Queue queue, bint now) except -1:
 
 
 cdef int put_off(Engine engine, Queue queue) except -1:
-    """The next turn goes on with it."""
+    """The next turn goes on with it; this one hands out nothing more, or it would come to this queue again and again."""
+    engine.pump_left = 0
     queue.dirty = True
     engine.dirty_queues.append(queue)
     return 0

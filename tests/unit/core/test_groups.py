@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections import defaultdict
 from typing import Any
 
@@ -253,6 +255,25 @@ def test_a_deposed_primary_starts_anew_if_it_is_promoted_again() -> None:
     world.engine.passive = False
     world.engine.begin_epoch(7)
     assert world.worker(5).got() == ["a1", "a2", "a3", "a4"]
+
+
+LONG = """
+from tests.unit.core.test_groups import World
+world, asked = World(), []
+world.engine.schedule = lambda: asked.append(1)
+one, two = world.worker(), world.worker()
+world.engine.slice.look, world.engine.slice.most = 4, 1
+world.publish(*(f"a{number}" for number in range(50)), "b0")
+assert one.got() == ["a0"]
+while asked and not (found := two.got()):
+    world.engine.end_turn()
+assert found == ["b0"] and len(asked) > 5, (found, asked)
+"""
+
+
+def test_who_looks_for_a_free_group_leaves_the_turn_to_others() -> None:
+    """In a process of its own: a turn that does not end cannot be interrupted."""
+    subprocess.run([sys.executable, "-c", LONG], check=True, timeout=60)
 
 
 def test_a_transaction_is_not_seen_before_it_is_safe() -> None:

@@ -1,0 +1,125 @@
+"""Mistakes about queues of special kinds: keys that enter once, delays, groups, last values, letters that are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from itertools import count
+from typing import Any
+
+from ha.model.protocol import Kind
+from ha.shell.configuration import VHostConfiguration
+from ha.shell.core_link import CoreLink
+from qpidd_py.broker import configuration, qpid_arguments
+from qpidd_py.broker import queue as queues
+from qpidd_py.core import Queue
+from qpidd_py.core.values import keep_last_of
+from qpidd_py.core.window import Window
+from tests.simulator.mistakes_safety import patched
+
+REMEMBERED = 8
+"""OP_REMEMBERED of the core."""
+FEW = 2
+"""Values, somebody has thought."""
+
+
+def keys_left_out() -> AbstractContextManager[None]:
+    """A joining backup gets the messages and not the keys of those that have left."""
+
+    def send_frame(self: CoreLink, kind: int, position: int, body: bytes) -> None:
+        old(self, kind, position, _without_keys(body) if kind == Kind.SLICE else body)
+
+    old = CoreLink.send_frame
+    return patched(CoreLink, send_frame=send_frame)
+
+
+def _without_keys(body: bytes) -> bytes:
+    kept, at = [], 0
+    while at < len(body):
+        size = int.from_bytes(body[at : at + 4], "little")
+        kept.append(body[at : at + size] if body[at + 4] != REMEMBERED else b"")
+        at += size
+    return b"".join(kept)
+
+
+def secret_of_its_own() -> AbstractContextManager[None]:
+    """Each broker hashes keys under a secret of its own, so those that it gets from others are never found."""
+
+    def window_of(arguments: Mapping[str, Any], secret: str) -> Window | None:
+        return old(arguments, f"{secret}{next(numbers)}")
+
+    old, numbers = queues.window_of, count()
+    return patched(queues, window_of=window_of)
+
+
+def waiting_not_compared() -> AbstractContextManager[None]:
+    """A joining backup gets nothing of what waits in exchanges."""
+
+    def replicated(self: VHostConfiguration) -> list[tuple[Queue, int]]:
+        return [each for each in old(self) if not each[0].name.startswith(configuration.WAITING)]
+
+    old: Callable[[VHostConfiguration], Any] = VHostConfiguration.replicated
+    return patched(VHostConfiguration, replicated=replicated)
+
+
+def due_when_promoted() -> AbstractContextManager[None]:
+    """A new primary sends on at once what waits."""
+
+    def on_promoted(self: VHostConfiguration) -> None:
+        old(self)
+        vhost = self._broker.vhost
+        for waiting in vhost.configuration.waiting():
+            letter: Any = waiting.core.dead_letter
+            vhost.engine.move(waiting.core, 1 << 30, lambda *content, letter=letter: letter("due", *content, b"")[0])
+
+    old = VHostConfiguration.on_promoted
+    return patched(VHostConfiguration, on_promoted=on_promoted)
+
+
+def groups_ignored() -> AbstractContextManager[None]:
+    """A queue with groups is like any other."""
+    return patched(qpid_arguments, group_by=lambda queue, key: None)
+
+
+def values_as_a_ring() -> AbstractContextManager[None]:
+    """A last-value queue keeps the newest messages, as many as there are values, as somebody has thought."""
+
+    def keep(queue: Queue, key: str) -> None:
+        keep_last_of(queue, key)
+        queue.max_count = FEW  # those of the plans have three
+
+    return patched(qpid_arguments, keep_last_of=keep)
+
+
+def values_kept() -> AbstractContextManager[None]:
+    """It keeps all."""
+    return patched(qpid_arguments, keep_last_of=lambda queue, key: None)
+
+
+def kept_letters_dropped() -> AbstractContextManager[None]:
+    """A dead letter that no queue takes is dropped, whatever the strategy."""
+    return patched(queues, keeps_letters=lambda arguments: False)
+
+
+def expires_early() -> AbstractContextManager[None]:
+    """A message lives for a part of its time."""
+    return _limited(lambda core: _set(core, "ttl", core.ttl // 4))
+
+
+def limit_off_by_one() -> AbstractContextManager[None]:
+    """A queue is full with the last message that it may have."""
+    return _limited(lambda core: _set(core, "max_count", core.max_count - (core.name == "short")))
+
+
+def _set(core: Queue, name: str, value: int) -> None:
+    setattr(core, name, value)
+
+
+def _limited(change: Callable[[Queue], None]) -> AbstractContextManager[None]:
+    def limit(core: Queue, arguments: Mapping[str, Any], secret: str = "") -> None:
+        old(core, arguments, secret)
+        if core.name in ("brief", "short"):
+            change(core)
+
+    old = configuration.limit
+    return patched(configuration, limit=limit)
