@@ -40,12 +40,14 @@ class RabbitCluster:
 
     name = "RabbitMQ"
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, plugins: str = "") -> None:
+        """`plugins`: their names, with commas."""
         sbin = find_server()
         if sbin is None:
             raise BenchmarkError("rabbitmq-server is not installed")
         self.sbin = sbin
         self.size = size
+        self.plugins = plugins
         self.queue_arguments = "x-queue-type=quorum" if size > 1 else ""
         self.base = Path(tempfile.mkdtemp(prefix="bench-rabbitmq-"))
         ports = free_ports(2 * size + 1)
@@ -115,7 +117,7 @@ class RabbitCluster:
         folder.mkdir(exist_ok=True)
         (folder / "pid").unlink(missing_ok=True)
         (folder / "rabbitmq.conf").write_text("\n".join(self._configuration(number)) + "\n")
-        (folder / "enabled_plugins").write_text("[].\n")
+        (folder / "enabled_plugins").write_text(f"[{self.plugins}].\n")
         with (folder / "stdout").open("ab") as log:
             self.scripts[number] = subprocess.Popen(
                 [self.sbin / "rabbitmq-server"],

@@ -13,21 +13,21 @@ ATTEMPTS = 3
 
 
 @contextlib.contextmanager
-def rabbit_cluster(nodes: int = 1) -> Iterator[RabbitCluster]:
+def rabbit_cluster(nodes: int = 1, plugins: str = "") -> Iterator[RabbitCluster]:
     """Running; stopped whatever happens.  Skips the test where there is no server."""
     if find_server() is None:
         pytest.skip(f"rabbitmq-server is not installed (package {package('rabbitmq-server')})")
-    cluster = _started(nodes)
+    cluster = _started(nodes, plugins)
     try:
         yield cluster
     finally:
         cluster.stop()
 
 
-def _started(nodes: int) -> RabbitCluster:
+def _started(nodes: int, plugins: str) -> RabbitCluster:
     """It takes its ports seconds after they were found free: on a busy machine somebody else may have one by then."""
     for left in reversed(range(ATTEMPTS)):
-        cluster = RabbitCluster(nodes)
+        cluster = RabbitCluster(nodes, plugins)
         try:
             cluster.start()
             return cluster
