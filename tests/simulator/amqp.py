@@ -4,6 +4,7 @@ rest through pamqp."""
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ import pamqp.frame
 from pamqp import commands
 
 from qpidd_py.amqp.constants import FRAME_MAX
+from qpidd_py.amqp.fields import encode_table
 from qpidd_py.amqp.frames import frame, publish_frames
 
 DECLARE_OK = 0x0032000B
@@ -104,8 +106,10 @@ def unbind(queue: str, exchange: str, routing_key: str) -> bytes:
 
 
 @cache
-def declare_exchange(exchange: str, kind: str, alternate: str = "") -> bytes:
+def declare_exchange(exchange: str, kind: str, alternate: str = "", delayed: str = "") -> bytes:
+    """`delayed`: the type that routes what is due."""
     arguments: dict[str, Any] = {"alternate-exchange": alternate} if alternate else {}
+    arguments |= {"x-delayed-type": delayed} if delayed else {}
     command = commands.Exchange.Declare(exchange=exchange, exchange_type=kind, durable=True, arguments=arguments)
     return marshal(command)
 
@@ -125,10 +129,18 @@ def get(queue: str) -> bytes:
     return marshal(commands.Basic.Get(queue=queue))
 
 
-def publish(exchange: str, routing_key: str, body: bytes, priority: int = 0, mandatory: bool = False) -> bytes:
+def publish(
+    exchange: str,
+    routing_key: str,
+    body: bytes,
+    priority: int = 0,
+    mandatory: bool = False,
+    headers: Mapping[str, Any] | None = None,
+) -> bytes:
     id = message_id(body.partition(b"|")[0].decode()).encode()
-    properties = b"\x18\x80\x02" + bytes([priority]) if priority else b"\x10\x80\x02"
-    properties += bytes([len(id)]) + id
+    flags = 0x1080 | (0x0800 if priority else 0) | (0x2000 if headers else 0)
+    properties = flags.to_bytes(2, "big") + (encode_table(headers) if headers else b"") + b"\x02"
+    properties += bytes([priority] if priority else []) + bytes([len(id)]) + id
     header = b"\x00\x3c\x00\x00" + len(body).to_bytes(8, "big") + properties
     return publish_frames(1, exchange, routing_key, header, body, FRAME_MAX, mandatory)
 

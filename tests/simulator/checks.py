@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.core import Queue, decode_ids
 from qpidd_py.errors import InvariantError
 from tests.simulator.records import Contents
@@ -42,10 +43,16 @@ def _between(queue: Queue, low: int, high: int) -> list[Peeked]:
     return found
 
 
+def queues(process: BrokerProcess) -> list[DeclaredQueue]:
+    """Those with names, and those in which messages wait for their time."""
+    vhost = process.broker.vhost
+    return [*vhost.queues.values(), *vhost.configuration.waiting()]
+
+
 def contents(process: BrokerProcess, up_to: int = 1 << 64) -> Contents:
     """Everything in the replicated queues of a broker, of messages with ids up to `up_to`."""
     found: Contents = {}
-    for queue in process.broker.vhost.queues.values():
+    for queue in queues(process):
         if queue.core.replicated:
             messages = [message for message in readable(queue.core) if message[0] <= up_to]
             found[queue.name] = {name_of(message[5]): message[5] for message in messages}
@@ -92,7 +99,7 @@ def everything(process: BrokerProcess) -> dict[str, Any]:
     # Position 0 has the next free queue number; one that was primary may have given out more, which does no harm.
     snapshot = process.broker.vhost.configuration.snapshot()
     found: dict[str, Any] = {"configuration": sorted(each for each in snapshot if each[0])}
-    for queue in process.broker.vhost.queues.values():
+    for queue in queues(process):
         if queue.core.replicated:
             messages = readable(queue.core)
             found[queue.name] = [(message[0], *message[2:]) for message in messages]

@@ -61,6 +61,24 @@ class Consumer(Client):
     def disconnected(self) -> None:
         self._unacked.clear()
 
+    @property
+    def queue_name(self) -> str:
+        return self._queue
+
+    @property
+    def stream(self) -> str:
+        return f"{self.name}:{self._life}"
+
+    @property
+    def attached(self) -> str:
+        """The primary, and the epoch for which it has let us in; empty when it has given our connection up."""
+        there = self._end is not None and self._end.peer.open
+        return f"{self.broker.name}:{self.broker.life} {self.ballot}" if there else ""
+
+    @property
+    def holds(self) -> list[str]:
+        return list(self._unacked.values())
+
     def delivered(self, deliver: amqp.Deliver, body: bytes) -> None:
         self._keep(deliver, body)
         if self._slowness:
@@ -69,10 +87,10 @@ class Consumer(Client):
             self._settle(deliver.tag)
 
     def _keep(self, deliver: amqp.Deliver, body: bytes) -> None:
-        stream = f"{self.name}:{self._life}"
-        name = self.history.delivered(self._queue, stream, deliver.redelivered, body, self.ballot)
+        name = self.history.delivered(self._queue, self.stream, deliver.redelivered, body, self.ballot)
         self.history.counted(self._queue, name, deliver.returns, self.ballot)
-        self.history.fenced(self._queue, name, stream, deliver.token, self.ballot)
+        self.history.fenced(self._queue, name, self.stream, deliver.token, self.ballot)
+        self.history.grouped(self, self._queue, name)
         self._unacked[deliver.tag] = name
 
     def _settle(self, tag: int) -> None:
@@ -80,7 +98,7 @@ class Consumer(Client):
             return
         chance = self.rng.random()
         if chance < self._returns and not self._calm:
-            del self._unacked[tag]
+            self.history.gave_back(self.stream, self._queue, self._unacked.pop(tag))
             self.send(amqp.requeue(tag))
         elif chance < 0.3:
             self._acknowledge([other for other in self._unacked if other <= tag])

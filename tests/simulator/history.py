@@ -35,6 +35,16 @@ taken for a client with automatic acknowledgement; a delivery by itself is nothi
          earlier primary included, and no oftener than its queue allows
     I26  a fencing token belongs to one consumer; a primary of a higher epoch gives higher ones, whatever a deposed one
          still gives; and who gets from one primary what another one had before has a higher one (`tokens.py`)
+    I27  by the log of a primary, no key comes into a queue a second time within its window; a key of which a copy was
+         confirmed is there, with one of its copies, or a client has acknowledged one (I1)
+    I28  a message that waits for its time is not sent on before it; it is where it waits or where it was sent (I18),
+         and does not wait for ever
+    I29  while a consumer holds a message of a group no other one gets any of that group, and each connection gets those
+         of a group in order, but for what it has given back (`groups.py`)
+    I30  a last-value queue has the last message of each value that came by its log, or a client has acknowledged that;
+         only one that is not the last may leave otherwise, and when all is done there is one of each value
+    I31  what has a time to live does not leave before it; of a queue with a limit only what has as many behind it
+         leaves, and when all is done it has no more (I27, I28, I30, I31: `kinds.py`)
     I19  a backup that cannot keep up costs bounded memory and time: while more than `backlog_high` waits for one, the
          primary reads no publisher; one for which so much waits longer than `slow_backup_timeout` goes from the set,
          unless the rest would be too few; for one that is kept out because it is late no publisher waits
@@ -70,9 +80,13 @@ from tests.simulator.checks import (
     held_ids,
     name_of,
     objects,
+    queues,
 )
+from tests.simulator.consumers import Consumer
+from tests.simulator.groups import Groups, Holder
 from tests.simulator.identities import Place
 from tests.simulator.judge import Judge
+from tests.simulator.kinds import Kinds
 from tests.simulator.ledger import Ledger, Log
 from tests.simulator.records import Ballot, Copy, Declared, Handed, Job, Promotion, Scrap, Stream
 from tests.simulator.scheduler import Violation
@@ -105,6 +119,8 @@ class History:
         self.configuration = Declared(self._log)
         self.scrap = Scrap(lambda: {name for name, copy in self.copies_in("scrap") if copy.confirmed})
         self.tokens = Tokens()
+        self.groups = Groups()
+        self.kinds = Kinds(self)
         self.homes: dict[str, str] = {}
         """Queues of hermits by client; they go with it."""
         self.relocated_at = 0.0
@@ -136,10 +152,10 @@ class History:
 
     # ---- clients say ----------------------------------------------------------------------------------------------
 
-    def published(self, name: str, queues: tuple[str, ...], body: bytes, priority: int = 0, exchange: str = "") -> None:
+    def published(self, name: str, copy: Copy) -> None:
         self.counts["published"] += 1
-        self.copies[name] = Copy(queues, body, self._now(), priority, exchange=exchange)
-        self._log(f"publish {name} to {'+'.join(queues)}")
+        self.copies[name] = copy
+        self._log(f"publish {name} to {'+'.join(copy.queues)}")
 
     def confirmed(self, name: str, broker: BrokerProcess, ballot: Ballot) -> None:
         """`ballot`: under which the broker has let this client in."""
@@ -147,6 +163,7 @@ class History:
         self.counts["confirmed"] += 1
         copy.confirmed = f"by {broker.name} at {self._now():.4f}"
         copy.confirmed_at, copy.ballot = self._now(), ballot
+        self.kinds.confirmed(name, copy.queues)
         self._log(f"confirmed {name} by {broker.name}")
         # Those that were promoted over the broker that has confirmed: it may be dead, deposed, or not know yet.
         for promotion in [] if self.gambles else self.judge.rivals(ballot):
@@ -184,7 +201,7 @@ class History:
         self.taken.setdefault(queue, set()).add(name)
         self._hand_out(queue, name, redelivered, ballot)
         if not redelivered and queue in copy.queues and "/" not in name:
-            self._check_order(queue, stream, name, copy.priority)
+            self._check_order(queue, f"{stream} {copy.key}" if queue == "grouped" else stream, name, copy.priority)
         return name
 
     def _appended(self, ballot: Ballot) -> int:
@@ -218,6 +235,20 @@ class History:
             self.counts["with a token"] += 1
             if not self.gambles:
                 self.tokens.given(stream, token, ballot, name)
+
+    def grouped(self, consumer: Holder, queue: str, name: str) -> None:
+        """A consumer got a message."""
+        if queue == "grouped":
+            self.counts["grouped"] += 1
+            others = [
+                each for each in self.simulation.clients if isinstance(each, Consumer) and each.queue_name == queue
+            ]
+            self.groups.given(consumer, others, name, {each: copy.key for each, copy in self.copies_in(queue)})
+
+    def gave_back(self, stream: str, queue: str, name: str) -> None:
+        """A consumer gives a message back to its queue."""
+        if queue == "grouped":
+            self.groups.gave_back(stream, name)
 
     def settled(self, queue: str, names: Iterable[str]) -> None:
         """A client sends basic.ack for these."""
@@ -308,7 +339,8 @@ class History:
     def sealed(self, process: BrokerProcess, batch: Batch) -> None:
         """A primary has sealed a batch; of several that are sealed together only the last one shows a state."""
         check_queues(process)
-        self.ledger.append(process.node.local.id, batch, self._now())
+        for queue, name, id in self.ledger.append(process.node.local.id, batch, self._now()):
+            self.kinds.arrived((batch.last >> 48, process.node.local.id), queue, name, id)
         if batch.last == process.engine.position:
             self.ends[process.node.local.id, batch.last] = held_ids(process)
 
@@ -354,7 +386,7 @@ class History:
         chapter = self.ledger.open(ballot, held.leader if held is not None else "", base)
         if not chapter.before:
             # The best copy after a total failure is no prefix of any log, and its queues are not declared again.
-            chapter.names.update({queue.number: name for name, queue in process.broker.vhost.queues.items()})
+            chapter.names.update({queue.number: queue.name for queue in queues(process)})
         return chapter.before
 
     def _listed(self, process: BrokerProcess, ballot: Ballot) -> bool:

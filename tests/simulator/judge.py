@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ha.model.position import epoch_of
 from ha.primary.primary import Primary
 from tests.simulator import ledger
-from tests.simulator.checks import check_queues, contents, everything, first_difference, objects, usurped
+from tests.simulator.checks import check_queues, contents, everything, first_difference, objects, queues, usurped
 from tests.simulator.ledger import Log
 from tests.simulator.records import Ballot, Copy, Handed, Job, Promotion
 from tests.simulator.scheduler import TICK, Violation
@@ -92,8 +92,7 @@ class Judge:
                 if copy is None or queue not in copy.queues:
                     continue
                 for promotion in above:
-                    held = name in promotion.contents.get(queue, {})
-                    if not held and not self.may_be_gone(name, copy, queue, promotion.log, own):
+                    if not self._kept(name, queue, promotion, own):
                         rival = f"{promotion.name}, primary of epoch {promotion.ballot[0]}"
                         raise Violation(f"I9: {process.name} says that {name} in {queue} is safe; {rival} lacks it")
 
@@ -146,6 +145,7 @@ class Judge:
                 self.check_copy(name, copy, promotion)
         self._check_absent(promotion)
         self._check_letters(promotion)
+        self.history.kinds.check_values(promotion.name, promotion.contents, promotion.log)
         if any(earlier.ballot > promotion.ballot for earlier in history.promotions):
             history.counts["promotions below another"] += 1
             return
@@ -156,10 +156,16 @@ class Judge:
     def check_copy(self, name: str, copy: Copy, promotion: Promotion) -> None:
         confirming = self.history.ledger.log_of(copy.ballot)
         for queue in copy.queues:
-            held = name in promotion.contents.get(queue, {})
-            if not held and not self.may_be_gone(name, copy, queue, promotion.log, confirming):
+            if not self._kept(name, queue, promotion, confirming):
                 who = f"{promotion.name}, primary of epoch {promotion.ballot[0]}"
                 raise Violation(f"I1: {name}, confirmed {copy.confirmed}, is not in {queue} of {who}")
+
+    def _kept(self, name: str, queue: str, promotion: Promotion, confirming: Log) -> bool:
+        """It is there, or what counts as the same, or may be gone."""
+        same, there = self.history.kinds.same(name, queue), promotion.contents.get(queue, {})
+        if any(each in there or each in self.history.acknowledged.get(queue, ()) for each in same):
+            return True
+        return self.may_be_gone(name, self.history.copies[name], queue, promotion.log, confirming)
 
     def may_be_gone(self, name: str, copy: Copy, queue: str, log: Log, confirming: Log) -> bool:
         """May it be missing where the log is this one?  A client has acknowledged it, or the log says that it was
@@ -168,7 +174,8 @@ class Judge:
         if copy.excused or copy.rejected or name in self.history.acknowledged.get(queue, ()):
             return True
         if came := ledger.arrivals(log, queue, name):
-            return queue not in KEPT and all(ledger.removed(log, *each) for each in came)
+            said = all(ledger.removed(log, *each) for each in came)
+            return queue not in KEPT and self.history.kinds.may_leave(queue, name, log, said)
         if ledger.arrivals(confirming, queue, name):
             return False  # it was in the log of the primary that has confirmed it, and this log has not got that far
         return any(self._unroutable(copy, what, confirming, log) for what in copy.needs(queue))
@@ -281,6 +288,8 @@ class Judge:
         log = self.history.ledger.log_of(ballot)
         promotion = Promotion(ballot, primary.name, contents(primary), objects(primary), log)
         self._check_alien(promotion)
+        ready = {queue.name: queue.core.ready for queue in queues(primary)}
+        self.history.kinds.check_end(promotion.contents, ready)
         if self.history.gambles:
             self._check_gamble(promotion)
         else:
@@ -298,6 +307,7 @@ class Judge:
         self._check_jobs(promotion)
         self._check_absent(promotion)
         self._check_letters(promotion)
+        self.history.kinds.check_values(promotion.name, promotion.contents, promotion.log)
         if wrong := self.history.configuration.wrong(promotion.objects):
             raise Violation(f"I7: at the end {wrong}; not so on {promotion.name}")
 
@@ -309,12 +319,13 @@ class Judge:
         outside = [contents(each) for each in self.simulation.brokers if each.alive and each not in members]
         confirmed = [(queue, name) for name, copy in copies if copy.confirmed for queue in copy.queues]
         for queue, name in (*outputs, *confirmed):
-            if name in promotion.contents.get(queue, {}) or self._gambled_away(name, queue):
+            same = self.history.kinds.same(name, queue)
+            if any(each in promotion.contents.get(queue, {}) or self._gambled_away(each, queue) for each in same):
                 continue
-            if any(name in held.get(queue, {}) for held in outside):
+            if any(each in held.get(queue, {}) for held in outside for each in same):
                 continue  # a broker that was removed still has it; it may come back
             self.history.counts["recovered"] += 1
-            if name not in self.history.salvaged.get(queue, ()):
+            if not any(each in self.history.salvaged.get(queue, ()) for each in same):
                 where = f"it is not in {queue} of {promotion.name}, and in no salvage file"
                 raise Violation(f"I15: {name} was confirmed; {where}")
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from qpidd_py.amqp.fields import decode_table
+from qpidd_py.broker.configuration import WAITING
 from qpidd_py.core import Batch
 from qpidd_py.core.batch import HEADER_SIZE, records
 from tests.simulator.records import Ballot
@@ -85,10 +86,10 @@ class Ledger:
         chapters = [each for each in self.chapters.values() if each.ballot[0] == position >> 48]
         return [((chapter, position), *chapter.before) for chapter in chapters]
 
-    def append(self, leader: str, batch: Batch, now: float) -> None:
-        """A primary has sealed a batch."""
+    def append(self, leader: str, batch: Batch, now: float) -> list[tuple[str, str, int]]:
+        """A primary has sealed a batch.  What it brought: queue, copy, id."""
         chapter = self.chapters[batch.last >> 48, leader]
-        chapter.end = batch.last
+        chapter.end, before = batch.last, len(chapter.order)
         for operation, _, position, numbers, payload in records(bytes(batch)[HEADER_SIZE:]):
             if operation == "enqueue":
                 _enqueue(chapter, position, numbers, payload[2])
@@ -100,6 +101,8 @@ class Ledger:
                 returns += ((position, low, high, count + (not waits)) for low, high, count, waits in payload)
             elif operation == "config":
                 _configure(chapter, position, now, decode_table(payload)[0])
+        log = chapter.whole()
+        return [(name_of_queue(log, number), name, id) for id, number, name in chapter.order[before:]]
 
 
 def _enqueue(chapter: Chapter, position: int, numbers: list[int], body: bytes) -> None:
@@ -113,6 +116,8 @@ def _configure(chapter: Chapter, position: int, now: float, operation: dict[str,
     verb, what = operation["op"], operation.get("name", "")
     if verb == "queue.declare":
         chapter.names[operation["number"]] = what
+    elif verb == "exchange.declare" and "number" in operation:
+        chapter.names[operation["number"]] = WAITING + what
     elif verb == "queue.delete":
         chapter.deleted[operation["number"]] = position
     for each, there in _changed(chapter.whole(), operation):

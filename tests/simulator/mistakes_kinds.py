@@ -10,7 +10,7 @@ from typing import Any
 from ha.model.protocol import Kind
 from ha.shell.configuration import VHostConfiguration
 from ha.shell.core_link import CoreLink
-from qpidd_py.broker import configuration, qpid_arguments
+from qpidd_py.broker import configuration, deduplication, qpid_arguments
 from qpidd_py.broker import queue as queues
 from qpidd_py.core import Queue
 from qpidd_py.core.values import keep_last_of
@@ -48,7 +48,7 @@ def secret_of_its_own() -> AbstractContextManager[None]:
     def window_of(arguments: Mapping[str, Any], secret: str) -> Window | None:
         return old(arguments, f"{secret}{next(numbers)}")
 
-    old, numbers = queues.window_of, count()
+    old, numbers = deduplication.window_of, count()
     return patched(queues, window_of=window_of)
 
 
@@ -121,5 +121,5 @@ def _limited(change: Callable[[Queue], None]) -> AbstractContextManager[None]:
         if core.name in ("brief", "short"):
             change(core)
 
-    old = configuration.limit
+    old = queues.limit
     return patched(configuration, limit=limit)

@@ -2,9 +2,10 @@
 
 The mistakes themselves are in `mistakes_safety.py` (who counts, who is promoted), `mistakes_votes.py` (what is asked,
 granted and written), `mistakes_log.py` (what is copied, kept and said), `mistakes_messages.py` (single messages),
-`mistakes_registry.py` and `mistakes_pacemaker.py` (the registry), `mistakes_reactor.py` (turns and sockets),
-`mistakes_journal.py` (disks of members), `mistakes_liveness.py` (what a refused connection means), `mistakes_score.py`
-(what a resource manager is told) and `mistakes_twins.py` (copied identities).
+`mistakes_kinds.py` (queues of special kinds), `mistakes_registry.py` and `mistakes_pacemaker.py` (the registry),
+`mistakes_reactor.py` (turns and sockets), `mistakes_journal.py` (disks of members), `mistakes_liveness.py` (what a
+refused connection means), `mistakes_score.py` (what a resource manager is told) and `mistakes_twins.py` (copied
+identities).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from tests.simulator import mistakes_follower as follower
 from tests.simulator import mistakes_journal as journal
+from tests.simulator import mistakes_kinds as kinds
 from tests.simulator import mistakes_liveness as liveness
 from tests.simulator import mistakes_log as log
 from tests.simulator import mistakes_messages as messages
@@ -99,6 +101,16 @@ MUTANTS: Mapping[str, Mutant] = {
     "redelivered-lost": Mutant(messages.redelivered_lost, "quorum", ("crash",)),
     "uncounted-by-backups": Mutant(messages.uncounted_by_backups, "quorum", ("crash", "returns"), seed=3),
     "uncounted-by-who-joins": Mutant(messages.uncounted_by_who_joins, "quorum", ("crash", "returns"), seed=3),
+    "keys-left-out": Mutant(kinds.keys_left_out, "quorum", ("crash", "once"), 600, seed=1),
+    "secret-of-its-own": Mutant(kinds.secret_of_its_own, "quorum", ("crash", "once"), 600, seed=1),
+    "waiting-not-compared": Mutant(kinds.waiting_not_compared, "quorum", ("crash", "delays"), 600),
+    "due-when-promoted": Mutant(kinds.due_when_promoted, "quorum", ("crash", "delays"), 600, seed=1),
+    "groups-ignored": Mutant(kinds.groups_ignored, "quorum", ("crash", "groups"), 600),
+    "values-as-a-ring": Mutant(kinds.values_as_a_ring, "quorum", ("crash", "values"), 600),
+    "values-kept": Mutant(kinds.values_kept, "quorum", ("crash", "values"), 600, seed=2),
+    "kept-letters-dropped": Mutant(kinds.kept_letters_dropped, "quorum", ("crash", "kept letters"), 600),
+    "expires-early": Mutant(kinds.expires_early, within=600, seed=45),
+    "limit-off-by-one": Mutant(kinds.limit_off_by_one, within=600, seed=2),
     "letter-in-two-batches": Mutant(messages.letter_in_two_batches, "quorum", ("crash",), 600, seed=83),
     "purge-answered-early": Mutant(messages.purge_answered_early, "quorum", ("crash",), 600, seed=344),
     "take-second-link": Mutant(twins.take_second_link, "", ("clone",), seed=4),

@@ -39,8 +39,9 @@ from tests.simulator.lateness import late
 from tests.simulator.plan_apart import clones, disks, journals, listener, narrow, pacemaker, pages, reads
 from tests.simulator.plan_clients import clients_of
 from tests.simulator.plan_faults import faults_of
-from tests.simulator.plan_queues import letters, locks, returns
+from tests.simulator.plan_queues import kinds, letters, locks, returns
 from tests.simulator.scenario import FORGIVING, MODES, Action, Fields, Scenario
+from tests.simulator.topology import BY_TIME
 
 FOLLOWED = 0.2
 """Share of the scenarios with all kinds of faults in which a broker outside follows a queue."""
@@ -82,14 +83,13 @@ def plan(seed: int, mode: str = "", faults: Sequence[str] = (), liveness: bool =
         options["spares"] = rng.randint(1, 2)
     spares: int = options.get("spares", 0)
     actions += faults_of(rng, mode, names, spares, [client["name"] for client in clients], faults)
-    if "brief" in options.get("queues", ()):
-        # Messages live by the wall clock.
-        actions = [action for action in actions if action.do != "clock-step"]
     if grows:
         added = "abcdefgh"[size : size + spares]
         actions += [Action(a_time(rng, 0.5, 1.5), "member", {"action": "add", "who": name}) for name in added]
     options |= _knobs(seed, mode, faults)
     actions += _apart(seed, mode, names, options, clients, faults)
+    if not BY_TIME.isdisjoint(options.get("queues", ())):
+        actions = [action for action in actions if action.do != "clock-step"]
     followed = Random(f"follower {seed} {mode}")
     if not faults and followed.random() < FOLLOWED:
         clients.append({"name": "f1", "kind": "follower", "follows": followed.choice(("main", "work", "fan1", "out1"))})
@@ -194,4 +194,5 @@ def _apart(
         *returns(seed, mode, options, clients, only),
         *locks(seed, mode, options, clients, only),
         *pages(seed, mode, names, options, only),
+        *kinds(seed, mode, options, clients, only),
     ]

@@ -41,6 +41,11 @@ APART = (
     "torn",
     "returns",
     "locks",
+    "once",
+    "delays",
+    "groups",
+    "values",
+    "kept letters",
     "reads",
     "pages",
 )

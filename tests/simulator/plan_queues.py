@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
-from tests.simulator.drawing import a_consumer, a_publish, a_time
+from tests.simulator.drawing import DURATION, a_consumer, a_publish, a_time
 from tests.simulator.scenario import Action, Fields
 
 LOCKED = 0.1
 """Share of the scenarios with all kinds of faults in which a queue has one consumer at a time, with fencing tokens."""
+KIND = 0.08
+"""Share of the scenarios with all kinds of faults in which there is a queue of each of the `KINDS`."""
 RETURNED = 0.15
 """Share of the scenarios with all kinds of faults in which messages come back."""
 
@@ -82,3 +84,91 @@ def locks(seed: int, mode: str, options: Fields, clients: list[Fields], only: Se
         holds = {"slowness": rng.choice((0.02, 0.1)), "prefetch": rng.choice((1, 1, 5))}
         clients.append({**a_consumer(rng, name, "lock"), **holds, "rejects": False, "returns": rng.choice((0.1, 0.4))})
     return [a_publish(rng, "p1", a_time(rng), "lock") for _ in range(rng.choice((1, 5, 20)))]
+
+
+# ---- kinds ---------------------------------------------------------------------------------------------------------
+
+Drawn = tuple[list[str], list[Fields], list[Action]]
+"""Queues, who uses them, and what is done."""
+
+
+def kinds(seed: int, mode: str, options: Fields, clients: list[Fields], only: Sequence[str]) -> list[Action]:
+    """Each by itself, too."""
+    actions: list[Action] = []
+    for name, draw in KINDS.items():
+        rng = Random(f"{name} {seed} {mode}")
+        if name in only or (not only and rng.random() < KIND):
+            queues, users, done = draw(rng)
+            options["queues"] = list(dict.fromkeys([*options.get("queues", ()), *queues]))
+            clients += users
+            actions += done
+    return actions
+
+
+def _user(rng: Random, name: str, queue: str, **fields: object) -> Fields:
+    kind = rng.choice(("consumer", "consumer", "getter"))
+    return {**a_consumer(rng, name, queue), "kind": kind, "rejects": False, **fields}
+
+
+def _many(rng: Random, queue: str, most: int, **fields: Sequence[object]) -> list[Action]:
+    """Publishes of which each has one of these values for a field."""
+    actions = [a_publish(rng, rng.choice(("p1", "p2")), a_time(rng), queue) for _ in range(rng.randint(5, most))]
+    return [
+        Action(each.at, each.do, {**each.fields, **{name: rng.choice(values) for name, values in fields.items()}})
+        for each in actions
+    ]
+
+
+def _once(rng: Random) -> Drawn:
+    """Messages are published again, also when they were confirmed; somebody takes them or not."""
+    queue = rng.choice(("once", "once", "once-few", "once-brief"))
+    published = _many(rng, queue, 40)
+    again = [
+        Action(round(each.at + rng.expovariate(2), 4), "publish", {**each.fields, "again": rng.choice((0, 0, 1, 3, 5))})
+        for each in published
+        if rng.random() < 0.6
+    ]
+    return [queue], [_user(rng, "o1", queue)] if rng.random() < 0.6 else [], [*published, *again]
+
+
+def _delays(rng: Random) -> Drawn:
+    """Messages wait for longer and shorter than a fail-over."""
+    published = _many(rng, "due", 40, delay=(1, 50, 300, 1000, 2500))
+    return ["due"], [_user(rng, "u1", "due")] if rng.random() < 0.7 else [], published
+
+
+def _groups(rng: Random) -> Drawn:
+    """Several consumers share few groups."""
+    users = []
+    for name in ("g1", "g2", "g3")[: rng.choice((2, 3))]:
+        holds = {"slowness": rng.choice((0.01, 0.05)), "prefetch": rng.choice((1, 3, 10))}
+        users.append({**_user(rng, name, "grouped", returns=rng.choice((0.0, 0.1, 0.3))), "kind": "consumer", **holds})
+    return ["grouped"], users, _many(rng, "grouped", 80, key=("red", "green", "blue"))
+
+
+def _values(rng: Random) -> Drawn:
+    """Few values change often."""
+    users = [_user(rng, "l1", "values", returns=0.3)] if rng.random() < 0.5 else []
+    return ["values"], users, _many(rng, "values", 60, key=("red", "green", "blue"))
+
+
+def _kept_letters(rng: Random) -> Drawn:
+    """Dead letters find a full queue, or no queue at times."""
+    if rng.random() < 0.5:
+        users = [_user(rng, "s1", "safely", rejects=True, kind="consumer"), _user(rng, "s2", "tight")]
+        return ["safely", "tight"], users, _many(rng, "safely", 40)
+    turns = [(a_time(rng), rng.choice(("bind", "unbind"))) for _ in range(rng.randint(1, 6))]
+    orders = [
+        Action(at, "configure", {"who": "q1", "op": op, "name": "turned", "to": "turn"})
+        for at, op in [*turns, (DURATION + 1, "bind"), (DURATION + 3, "bind")]  # an answer may be lost
+    ]
+    return ["patient", "turned"], [_user(rng, "s2", "turned")], [*_many(rng, "patient", 40), *orders]
+
+
+KINDS: Mapping[str, Callable[[Random], Drawn]] = {
+    "once": _once,
+    "delays": _delays,
+    "groups": _groups,
+    "values": _values,
+    "kept letters": _kept_letters,
+}

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from qpidd_py.amqp.client_handshake import CAPABILITIES
 from tests.simulator import amqp, topology
 from tests.simulator.checks import name_of
 from tests.simulator.clients import Client
+from tests.simulator.records import Copy
 from tests.simulator.scheduler import Violation
-from tests.simulator.topology import DESTINATIONS, ROUTES, Greeting
+from tests.simulator.topology import DESTINATIONS, ONCE, ROUTES, Greeting
 
 if TYPE_CHECKING:
     from tests.simulator.simulation import Simulation
@@ -31,9 +32,26 @@ class Message:
     size: int
     priority: int
     mandatory: bool
+    header: str = ""
+    """Its header `key`."""
+    delay: int = 0
+    """Milliseconds for which an exchange keeps it."""
+    again: int = 0
+    """The number of a publish of what was published before, on purpose."""
     name: str = ""
     rejected: int = 0
     """How often a full queue did not take it; from then on it has lost its place."""
+
+    @property
+    def place(self) -> str:
+        """An attempt of its own for each that has lost its place among the others."""
+        again = f"x{self.again}" if self.again else ""
+        return again + (f"r{self.rejected}{self.key}" if self.rejected else "")
+
+    @property
+    def headers(self) -> dict[str, Any]:
+        key = {"key": self.header} if self.header else {}
+        return {**key, "x-delay": self.delay} if self.delay else key
 
 
 class Producer(Client):
@@ -46,7 +64,9 @@ class Producer(Client):
         """Methods by which we were asked to pause."""
         if fields.get("polite"):
             self.properties = {"qpid.channel_flow": True, "capabilities": {**CAPABILITIES, "connection.blocked": True}}
-        self._made = 0
+        self._made = self._repeated = 0
+        self._last: dict[str, list[Message]] = {}
+        """By route, of those that may be published again."""
         self._attempt = 0
         self._ready = False
         self._ready_at = 0.0
@@ -61,12 +81,27 @@ class Producer(Client):
 
     def told(self, action: str, fields: Mapping[str, Any]) -> None:
         """`publish`"""
-        self._made += 1
-        key = f"{self.name}.{self._made}"
-        priority, mandatory = fields.get("priority", 0), fields.get("mandatory", False)
-        self._waiting.append(Message(key, fields["to"], fields["size"], priority, mandatory))
+        self._waiting += self._repetition(fields) if "again" in fields else [self._message(fields)]
         if self._ready:
             self._publish()
+
+    def _message(self, fields: Mapping[str, Any]) -> Message:
+        self._made += 1
+        key, route = f"{self.name}.{self._made}", fields["to"]
+        priority, mandatory = fields.get("priority", 0), fields.get("mandatory", False)
+        message = Message(
+            key, route, fields["size"], priority, mandatory, fields.get("key", ""), fields.get("delay", 0)
+        )
+        if route in ONCE:
+            message.header = key
+            self._last.setdefault(route, []).append(message)
+        return message
+
+    def _repetition(self, fields: Mapping[str, Any]) -> list[Message]:
+        """`again`: of the last but so many; nothing if there is none."""
+        last = self._last.get(fields["to"], [])[-1 - fields["again"] :]
+        self._repeated += 1
+        return [replace(each, again=self._repeated, rejected=0) for each in last[:1]]
 
     def greeting(self) -> Greeting:
         opening = [(amqp.channel_open(), amqp.CHANNEL_OK)]
@@ -98,16 +133,16 @@ class Producer(Client):
         self.flush()
 
     def _send(self, message: Message) -> None:
-        # An attempt of its own for each that has lost its place.
-        again = f"r{message.rejected}{message.key}" if message.rejected else ""
-        message.name = f"{message.key}@{self._attempt}{again}"
+        message.name = f"{message.key}@{self._attempt}{message.place}"
         body = message.name.encode() + b"|" + b"." * message.size
         exchange, routing_key = ROUTES[message.route]
         by = topology.ALTERNATES.get(exchange, exchange)
-        self.history.published(message.name, DESTINATIONS[message.route], body, message.priority, by)
+        copy = Copy(DESTINATIONS[message.route], body, self.scheduler.now, message.priority, exchange=by)
+        copy.key, copy.delay = message.header, message.delay / 1000
+        self.history.published(message.name, copy)
         self._tag += 1
         self._under_way[self._tag] = message
-        self.send(amqp.publish(exchange, routing_key, body, message.priority, message.mandatory))
+        self.send(amqp.publish(exchange, routing_key, body, message.priority, message.mandatory, message.headers))
 
     def method(self, method: int, payload: bytes) -> None:
         if method not in (amqp.ACK, amqp.NACK):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tests.simulator.topology import LETTERS
+from tests.simulator.topology import LATER, LETTERS
 
 if TYPE_CHECKING:
     from tests.simulator.ledger import Log
@@ -37,6 +37,10 @@ class Copy:
     excused: bool = False
     exchange: str = ""
     """To which it was published."""
+    key: str = ""
+    """Its header `key`: what it is the same as, its group, or what it is the last value of."""
+    delay: float = 0.0
+    """Seconds for which an exchange keeps it."""
 
     def belongs(self, queue: str) -> bool:
         """Was it sent there, or to a queue whose dead letters go there?"""
@@ -44,6 +48,8 @@ class Copy:
 
     def needs(self, queue: str) -> list[str]:
         """What must be there for it to come to this queue, as `Declared` names it."""
+        if queue == LATER:
+            return [f"exchange {self.exchange}"]  # the queue goes with it
         binding = [f"exchange {self.exchange}", f"binding {queue} {self.exchange}"] if self.exchange else []
         return [f"queue {queue}", *binding]
 

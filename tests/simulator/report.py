@@ -34,7 +34,7 @@ from tests.simulator.scenario import Scenario
 from tests.simulator.scheduler import Violation
 from tests.simulator.simulation import Simulation
 from tests.simulator.tap import Recorder, Row
-from tests.simulator.topology import QUEUES
+from tests.simulator.topology import ONCE, QUEUES, QueueKind
 from tests.spark.messages_judge import Judge, Summary
 
 GAMBLING: Final = ("gamble", "availability")
@@ -124,10 +124,11 @@ def disagreements(simulation: Simulation, found: Analysed) -> list[str]:
 def told(simulation: Simulation, queue: str) -> bool:
     """Would there be a line about each message that is not in this queue any more?
 
-    Not if the queue or its binding may have been away, so that a message that is not mandatory was confirmed for no
-    queue; nor for a consumer that acknowledges by itself: what its host has taken need not have arrived."""
-    kind = QUEUES[queue]
-    stays = kind.fixed and "x-expires" not in kind.arguments and queue != "turned"
+    Not for a message that is left out since its key is there; nor if the queue or its binding may have been away, so
+    that one that is not mandatory was confirmed for no queue; nor for a consumer that acknowledges by itself: what its
+    host has taken need not have arrived."""
+    kind = QUEUES.get(queue, QueueKind())
+    stays = kind.fixed and "x-expires" not in kind.arguments and queue not in (*ONCE, "turned")
     readers = {client["queue"] for client in simulation.scenario.clients if client["kind"] == "reader"}
     return stays and queue not in readers
 

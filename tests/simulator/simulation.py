@@ -11,6 +11,7 @@ from ha.model.settings import NodeSettings
 from ha.model.status import State
 from tests.simulator import topology
 from tests.simulator.architects import Architect, Vandal
+from tests.simulator.checks import queues
 from tests.simulator.clients import Client
 from tests.simulator.consumers import Consumer, Getter, Hermit, Hoarder, Reader, Worker
 from tests.simulator.coverage import Pair
@@ -197,11 +198,12 @@ class Simulation:
         return self._undrained(primary) or self._unequal(primary)
 
     def _undrained(self, primary: BrokerProcess) -> str:
-        drained = {client.fields["queue"] for client in self.clients if "queue" in client.fields} | {"brief"}
+        drained = {client.fields["queue"] for client in self.clients if "queue" in client.fields}
+        drained |= {"brief", "patient", topology.LATER}
         if any(client.fields["kind"] == "worker" for client in self.clients):
             drained.add("work")
         homes = set(self.history.homes.values())
-        for queue in primary.broker.vhost.queues.values():
+        for queue in queues(primary):
             if queue.name in drained and (queue.core.ready or queue.core.unacked):
                 return f"queue {queue.name} holds {queue.core.ready} ready and {queue.core.unacked} unacknowledged"
             if queue.name.startswith("own.") and queue.exclusive and queue.name not in homes:

@@ -13,7 +13,6 @@ from tests.simulator.scenario import FORGIVING, MODES, Scenario
 from tests.simulator.scheduler import Violation
 from tests.simulator.shrink import kind, outcome, shrink
 from tests.simulator.simulation import Simulation
-from tests.simulator.tokens import Tokens
 from tests.support.slow import few, mostly_slow
 
 SEEDS = 500
@@ -80,15 +79,22 @@ def test_tokens_grow_over_fail_overs(mode: str) -> None:
     assert total["with a token"] > 20, total
 
 
-def test_what_a_token_must_not_be() -> None:
-    a, b = (1, "id-a"), (2, "id-b")
-    for second in ("k2:1", 5, a), ("k1:1", 0, a), ("k2:1", 5, b), ("k2:1", 4, a):
-        tokens = Tokens()
-        tokens.given("k1:1", 5, a, "p1.1@1")
-        tokens.given("k1:1", 5, a, "p1.1@1")
-        tokens.given("k3:1", 9, b, "p1.1@1")
-        with pytest.raises(Violation, match="I26: k"):
-            tokens.given(*second, "p1.1@1")
+KINDS = {
+    "once": ("confirmed again", 5),
+    "delays": ("due", 50),
+    "groups": ("grouped", 50),
+    "values": ("values", 30),
+    "kept letters": ("letters", 10),
+}
+"""What must have happened, and how often at least."""
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_special_queues_keep_their_promises_over_fail_overs(kind: str, mode: str) -> None:
+    what, least = KINDS[kind]
+    total = check_seeds(range(few(6)), mode, ("crash", "promote", kind))
+    assert total[what] >= least, total
 
 
 def test_a_seed_replays_exactly() -> None:

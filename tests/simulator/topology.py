@@ -19,6 +19,14 @@ class QueueKind:
 
 
 _DEAD: Final = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+_ONCE: Final = {"x-message-deduplication": True, "x-deduplication-key": "key"}
+_SAFELY: Final = {
+    "x-queue-type": "quorum",
+    "x-overflow": "reject-publish",
+    "x-dead-letter-strategy": "at-least-once",
+}
+LATER: Final = "amq.delayed.later"
+"""Where the messages of the exchange `later` wait for their time, by its name in logs."""
 QUEUES: Final[Mapping[str, QueueKind]] = {
     "main": QueueKind(),
     "work": QueueKind(),
@@ -39,20 +47,43 @@ QUEUES: Final[Mapping[str, QueueKind]] = {
     "dead": QueueKind(),
     "fleeting": QueueKind({"x-expires": 300}),
     "turned": QueueKind(),
+    "once": QueueKind(_ONCE),
+    "once-few": QueueKind({**_ONCE, "x-deduplication-window": 4}),
+    "once-brief": QueueKind({**_ONCE, "x-deduplication-time": 800}),
+    "due": QueueKind(),
+    "grouped": QueueKind({"qpid.group_header_key": "key", "qpid.shared_msg_group": 1}),
+    "values": QueueKind({"qpid.last_value_queue_key": "key"}),
+    "safely": QueueKind({**_SAFELY, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "tight"}),
+    "patient": QueueKind(
+        {**_SAFELY, "x-message-ttl": 300, "x-dead-letter-exchange": "turn", "x-dead-letter-routing-key": "key"}
+    ),
+    "tight": QueueKind({"x-max-length": 2, "x-overflow": "reject-publish"}),
 }
+_LEADS: Final = {("turn", "key"): "turned"}
 LETTERS: Final[Mapping[str, str]] = {
-    name: str(kind.arguments["x-dead-letter-routing-key"])
-    for name, kind in QUEUES.items()
-    if "x-dead-letter-routing-key" in kind.arguments
+    LATER: "due",
+    **{
+        name: _LEADS.get((kind.arguments["x-dead-letter-exchange"], to), to)
+        for name, kind in QUEUES.items()
+        if (to := kind.arguments.get("x-dead-letter-routing-key"))
+    },
 }
-"""Where the dead letters of a queue go."""
+"""Where the dead letters of a queue go, and what is due."""
 LIMITS: Final[Mapping[str, int]] = {
     name: int(kind.arguments["x-delivery-limit"])
     for name, kind in QUEUES.items()
     if "x-delivery-limit" in kind.arguments
 }
 """How often a message may come back."""
-_KEEP: Final = {"x-max-priority", "x-overflow", "x-max-length", "x-single-active-consumer", "x-fencing-token"}
+ONCE: Final = frozenset(name for name, kind in QUEUES.items() if "x-message-deduplication" in kind.arguments)
+"""Queues that a key does not enter twice."""
+BY_TIME: Final = frozenset({"brief", "once-brief", "due", "patient"})
+"""Queues of which a promise says when, by the wall clock."""
+_KEEP: Final = {
+    *("x-max-priority", "x-overflow", "x-max-length", "x-single-active-consumer", "x-fencing-token"),
+    *("qpid.group_header_key", "qpid.shared_msg_group"),
+    *(name for once in ONCE for name in QUEUES[once].arguments),
+}
 KEPT: Final = frozenset(
     name
     for name, kind in QUEUES.items()
@@ -68,6 +99,7 @@ ROUTES: Final[Mapping[str, tuple[str, str]]] = {
     "turn": ("turn", "key"),
     "nowhere": ("alternate", "unknown"),
     **{name: ("", name) for name in QUEUES},
+    "due": ("later", "due"),
 }
 """Exchange and routing key by what an action says."""
 DESTINATIONS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -75,6 +107,7 @@ DESTINATIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "turn": ("turned",),
     "nowhere": ("fan1", "fan2"),
     **{name: (name,) for name in QUEUES},
+    "due": (LATER,),
 }
 ALTERNATES: Final[Mapping[str, str]] = {"alternate": "fan"}
 """Exchanges that nothing is bound to, and their alternate exchanges."""
@@ -95,5 +128,13 @@ def greeting(extra: tuple[str, ...]) -> Greeting:
         (amqp.bind("fan1", "fan", ""), amqp.BIND_OK),
         (amqp.bind("fan2", "fan", ""), amqp.BIND_OK),
         *([(amqp.declare_exchange("turn", "direct"), amqp.EXCHANGE_OK)] if "turned" in extra else []),
+        *(_later() if "due" in extra else []),
         *((amqp.declare_exchange(name, "direct", to), amqp.EXCHANGE_OK) for name, to in ALTERNATES.items()),
+    ]
+
+
+def _later() -> Greeting:
+    return [
+        (amqp.declare_exchange("later", "x-delayed-message", delayed="direct"), amqp.EXCHANGE_OK),
+        (amqp.bind("due", "later", "due"), amqp.BIND_OK),
     ]
