@@ -59,7 +59,7 @@ disk that was not lost) is excused: promise 1 holds while one in-sync replica su
 
     I21  a journal can be read after any crash (`journal.py`)
     I22  when a backup has taken over the content of a primary, its journal has that content (`journal.py`)
-    I27  a set that is stored lists the run of a process only when the journal of that process has its name on disk
+    I32  a set that is stored lists the run of a process only when the journal of that process has its name on disk
 """
 
 from __future__ import annotations
@@ -323,12 +323,12 @@ class History:
         self._find_newest()
 
     def _check_names(self, in_sync: InSync) -> None:
-        """I27."""
+        """I32."""
         listed = {member.instance for member in in_sync.members}
         for process in self.simulation.brokers:
             early = process.alive and process.journal is not None and not process.journal.named
             if early and process.node.local.instance in listed:
-                raise Violation(f"I27: a set lists {process.name}, whose disk does not have the name of its run yet")
+                raise Violation(f"I32: a set lists {process.name}, whose disk does not have the name of its run yet")
 
     def _find_newest(self) -> None:
         if self.simulation.scenario.mode == "availability" and self.promotions:
