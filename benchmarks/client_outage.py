@@ -1,6 +1,6 @@
 """An application that sends and receives while its broker is killed; prints the length of its outage as JSON.
 
-    python -m benchmarks.client_outage --addresses HOST:PORT,... --queue NAME --seconds S [--rate N]
+    python -m benchmarks.client_outage --addresses HOST:PORT,... --queue NAME --seconds S [--rate N] [--heartbeat S]
 
 It prints `steady` when the load runs, then the broker may be killed.  The outage is the longest time between two
 confirms, as the sender's callback sees them; the gap the same of the receiver's messages.  At the end everything that
@@ -20,8 +20,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from benchmarks.cluster import Cluster
 from benchmarks.processes import BenchmarkError
+from benchmarks.qpidd_cluster import QpiddCluster
 from client_lib import Connection, Message, MessagingError
 from testkit.pace import Pace
 
@@ -38,6 +38,7 @@ class Application:
     addresses: str
     queue: str
     rate: float
+    heartbeat: int
     confirms: list[float] = field(default_factory=list)
     deliveries: list[float] = field(default_factory=list)
     confirmed: set[str] = field(default_factory=set)
@@ -59,7 +60,8 @@ class Application:
             return  # closed
 
     def run(self, seconds: float) -> dict[str, float]:
-        with Connection(self.addresses, heartbeat=2) as outgoing, Connection(self.addresses, heartbeat=2) as incoming:
+        options = {"heartbeat": self.heartbeat}
+        with Connection(self.addresses, **options) as outgoing, Connection(self.addresses, **options) as incoming:
             session = outgoing.session()
             session.declare_queue(self.queue, durable=True)
             sender = session.queue_sender(self.queue, capacity=CAPACITY, on_settled=self.settled)
@@ -93,15 +95,15 @@ def longest_gap(moments: Iterable[float]) -> float:
     return max((later - earlier for earlier, later in pairwise(moments)), default=0.0)
 
 
-def measure(cluster: Cluster, queue: str, rate: float = 1000.0, seconds: float = 4.0) -> dict[str, float]:
-    """kill -9 of the primary, promotion at once; then the killed broker is started again.  Raises BenchmarkError."""
+def measure(cluster: QpiddCluster, queue: str, hang: bool = False, seconds: float = 4.0) -> dict[str, float]:
+    """kill -9 of the primary, or SIGSTOP, promotion at once; then it is started again.  Raises BenchmarkError."""
     words = [
         "--addresses",
         ",".join(cluster.addresses()),
         "--queue",
         queue,
-        "--rate",
-        str(rate),
+        "--heartbeat",
+        "1" if hang else "2",
         "--seconds",
         str(seconds),
     ]
@@ -112,7 +114,7 @@ def measure(cluster: Cluster, queue: str, rate: float = 1000.0, seconds: float =
         assert worker.stdout is not None
         if worker.stdout.readline().strip() != "steady":
             raise BenchmarkError("the application did not get going")
-        cluster.fail_over()
+        cluster.fail_over(hang)
         output, _ = worker.communicate(timeout=seconds + 2 * SETTLE)
     except subprocess.TimeoutExpired:
         raise BenchmarkError("the application did not end") from None
@@ -132,10 +134,11 @@ def main() -> int:
     parser.add_argument("--queue", required=True)
     parser.add_argument("--rate", type=float, default=1000.0, help="messages a second")
     parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--heartbeat", type=int, default=2)
     options = parser.parse_args()
     logging.getLogger("pika").setLevel(logging.CRITICAL)
     logging.getLogger("client_lib").setLevel(logging.ERROR)
-    values = Application(options.addresses, options.queue, options.rate).run(options.seconds)
+    values = Application(options.addresses, options.queue, options.rate, options.heartbeat).run(options.seconds)
     print(json.dumps(values))
     return 1 if values["lost"] else 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -74,13 +75,14 @@ class QpiddCluster:
         order = [*range(self.serving, self.size), *range(self.serving)]
         return [f"127.0.0.1:{self.ports[number]}" for number in order]
 
-    def fail_over(self) -> None:
-        """Asks the backups in turn, as a manager does: one that lacks something refuses."""
+    def fail_over(self, hang: bool = False) -> None:
+        """Asks the backups in turn, as a manager does: one that lacks something refuses.  `hang`: SIGSTOP instead of
+        SIGKILL."""
         backups = [number for number in range(self.size) if number != self.serving]
         for number in backups:
             self.manager(number).state()  # opens the connection before it is needed
         self.killed = self.serving
-        self.processes[self.killed].kill()
+        self.processes[self.killed].send_signal(signal.SIGSTOP if hang else signal.SIGKILL)
         for number in backups:
             try:
                 self.manager(number).call("ha.promote")
@@ -94,6 +96,7 @@ class QpiddCluster:
     def repair(self) -> None:
         if self.killed is None:
             return
+        self.processes[self.killed].kill()
         self.processes[self.killed].wait()
         self.management.pop(self.killed, None)
         self.launch(self.killed)

@@ -40,7 +40,7 @@ class Receiving(Subscription):
             message = self.take()
             if message is None:
                 message = self._wait(timeout)
-        if message is not None:
+        if message is not None and self._worker.events.enabled:
             self.note_fetched(message)
         return message
 

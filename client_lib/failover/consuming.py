@@ -191,6 +191,12 @@ class Consuming:
     def settle(self, delivery_tag: int, multiple: bool, disposition: Disposition) -> None:
         self._core.check_open()
         try:
+            if not multiple:
+                with self._tags_lock:
+                    message = self._tags.take_one(delivery_tag)
+                if message is not None:
+                    self._core.working.settle(message, disposition)
+                return
             with self._tags_lock:
                 messages = self._tags.take(delivery_tag, multiple)
             for message in messages:

@@ -21,6 +21,8 @@ _rare = operator.attrgetter(
     *("user_id", "app_id", "cluster_id"),
 )
 _NONE = (None,) * 11
+_BLANK = dict(vars(pika.BasicProperties()))
+_new_properties = pika.BasicProperties.__new__
 
 
 def _head(given: Any) -> bytes | None:
@@ -118,7 +120,9 @@ class Incoming(Message):
 
     def _pikas(self) -> Any:
         if self.given is None:
-            self.given = read_properties(self._payload, pika.BasicProperties())
+            given = _new_properties(pika.BasicProperties)
+            given.__dict__.update(_BLANK)
+            self.given = read_properties(self._payload, given)
         return self.given
 
     @property

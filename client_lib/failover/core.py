@@ -90,6 +90,8 @@ class ChannelCore:
     def check_open(self) -> None:
         """Raises if the channel cannot be used: the first time the reason, then ChannelWrongStateError."""
         if not self.closed:
+            if self.session is self.declaring and self._worker(self.session).error is None:
+                return
             reason = self.reason()
             if reason is None:
                 return

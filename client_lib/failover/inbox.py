@@ -8,7 +8,8 @@ Theory.  Any thread posts events; a thread that calls `process` runs them.  `Tim
 * `process` runs the events that were there when it began, timers first, the rest in the order of posting; events that
   arrive meanwhile are for the next call, so a busy queue cannot keep `process` from returning.
 * An exception of a callback leaves `process` at once; later events stay for the next call.
-* Lock: the condition is innermost; nothing is called with it held.
+* Lock: the condition is innermost; nothing is called with it held.  Events are appended and taken without it, since a
+  message has one: only the dispatcher takes, and a thread that waits counts itself before it looks.
 """
 
 from __future__ import annotations
@@ -85,9 +86,9 @@ class Inbox:
     # -- from any thread
 
     def post(self, event: Callback) -> None:
-        with self._condition:
-            self._events.append(event)
-            if self._waiting:
+        self._events.append(event)
+        if self._waiting:
+            with self._condition:
                 self._condition.notify_all()
 
     def poke(self) -> None:
@@ -172,10 +173,9 @@ class Inbox:
                     break
             if callback is not None:
                 callback()
+        take = self._events.popleft
         for _ in range(count):
-            with self._condition:
-                event = self._events.popleft()
-            event()
+            take()()
 
 
 def _nothing() -> None:

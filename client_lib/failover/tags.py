@@ -43,13 +43,11 @@ class DeliveryTags(Generic[T]):
         """The deliveries settled by this tag, oldest first; with `multiple` all up to it, and 0 means all.
 
         Raises UnknownTag."""
-        if tag not in self._open:
-            if not (multiple and tag == 0) and not 0 < tag <= self._lost:
-                raise UnknownTag(tag)
-            if not multiple:
-                return []
         if not multiple:
-            return [self._open.pop(tag)]
+            delivery = self.take_one(tag)
+            return [] if delivery is None else [delivery]
+        if tag not in self._open and tag != 0 and not 0 < tag <= self._lost:
+            raise UnknownTag(tag)
         through = tag or self._last
         tags = []
         for number in self._open:
@@ -57,6 +55,13 @@ class DeliveryTags(Generic[T]):
                 break
             tags.append(number)
         return [self._open.pop(number) for number in tags]
+
+    def take_one(self, tag: int) -> T | None:
+        """The delivery of this tag; None for one that is lost.  Raises UnknownTag."""
+        delivery = self._open.pop(tag, None)
+        if delivery is None and not 0 < tag <= self._lost:
+            raise UnknownTag(tag)
+        return delivery
 
     def take_all(self) -> list[T]:
         """Everything open, oldest first; the tags count as lost, since the outcome at the broker is unknown."""
