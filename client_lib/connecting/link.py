@@ -6,7 +6,8 @@ Theory.  Everything here runs in the loop of the connection, except `post`, `wak
     any --shut_down--> CLOSED
 
 * The dialer opens connections, with several attempts at a time; in CONNECTED it is idle.
-* The watchdog gives up a silent broker before one and a half heartbeat intervals have passed, whatever the application does.
+* The watchdog gives up a silent broker before one and a half heartbeat intervals have passed, whatever the
+  application does.
 * While a receiver without a limit has too much in its buffer nothing is read, unless a request waits for its answer (a
   callback may publish and wait for the confirm) or a call waits for a message of another receiver.
 * Before anything is written to a new connection every session has put its unconfirmed messages back
