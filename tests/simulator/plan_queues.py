@@ -148,7 +148,7 @@ def _groups(rng: Random) -> Drawn:
 
 def _values(rng: Random) -> Drawn:
     """Few values change often."""
-    users = [_user(rng, "l1", "values", returns=0.3)] if rng.random() < 0.5 else []
+    users = [_user(rng, "n1", "values", returns=0.3)] if rng.random() < 0.5 else []
     return ["values"], users, _many(rng, "values", 60, key=("red", "green", "blue"))
 
 

@@ -111,6 +111,7 @@ class Simulation:
         for process in self.brokers[: self.scenario.brokers]:
             self.scheduler.at(rng.uniform(0.0, 0.02), process.boot)
         by_name = {client.name: client for client in self.clients}
+        assert len(by_name) == len(self.clients), "two clients have one name"
         for action in self.scenario.actions:
             if action.do in CLIENTS_DO:
                 client = by_name.get(action.fields["who"])
