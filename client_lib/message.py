@@ -204,6 +204,8 @@ class Message:
         headers = self.properties
         if subject == routing_key:
             subject = None
+        if subject is None and not headers and not resent and _few(self) == _FEW_UNSET:
+            return _plain(content_type, bool(self.durable)) + short_string(message_id, "id")
         if resent or subject is not None:
             headers = self._headers(resent, subject)
         return self._encode(message_id, content_type, headers)
@@ -270,6 +272,19 @@ class Message:
             said.append(f"properties={_cut(repr(self.properties))}")
         said += [name for name in ("redelivered", "resent") if getattr(self, name)]
         return f"Message({', '.join([_cut(repr(self.content)), *said])})"
+
+
+_few = operator.attrgetter("priority", "correlation_id", "reply_to", "ttl", "user_id", "_rare")
+_FEW_UNSET = (None,) * 6
+
+
+@functools.lru_cache(256)
+def _plain(content_type: str | None, durable: bool) -> bytes:
+    """The property list, up to the message's id, of one that has nothing else: as most messages."""
+    flags, kind = _DELIVERY_MODE | _MESSAGE_ID, b""
+    if content_type is not None:
+        flags, kind = flags | _CONTENT_TYPE, short_string(content_type, "content_type")
+    return _HEAD.pack(flags) + kind + (b"\x02" if durable else b"\x01")
 
 
 _rare_of = operator.attrgetter(*RARE)

@@ -36,7 +36,7 @@ class Receiving(Subscription):
     def poll(self, timeout: float | None = None) -> Message | None:
         """As `fetch`, but asks nobody and does not wait longer: None if nothing has arrived here in time."""
         self._waiting.refuse_io_thread("fetch")
-        with self._worker.monitor:
+        with self._waiting.lock:
             message = self.take()
             if message is None:
                 message = self._wait(timeout)

@@ -38,10 +38,11 @@ class Sending(Window):
         worker = self._worker
         deadline = None if timeout is None else time.monotonic() + timeout
         entry = self.entry(message)
-        with worker.monitor:
+        with self._waiting.lock:
             self.raise_failure()
             if self.full():
                 self._wait_for_room(deadline)
+                self.check()  # the end of a session makes room as well
             self.add(entry)
             written = sync and worker.write_now()
         if not written:

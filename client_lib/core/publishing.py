@@ -58,6 +58,8 @@ class Publishing:
         self._where = NOWHERE
         self._producer = f"{name}-{uuid.uuid4().hex[:12]}"
         self._numbers = itertools.count(1)
+        self._where_to = ("", "")
+        """Routing key and exchange of the last message."""
         self._methods: dict[tuple[str, str, bool], bytes] = {}
 
     def next_message_id(self) -> str:
@@ -77,9 +79,11 @@ class Publishing:
     ) -> Entry:
         """One publish, which can be encoded: afterwards there is no caller to raise an error to.  May be called from
         any thread.  Raises TypeError, ValueError."""
-        for text in (routing_key, exchange):
-            if type(text) is not str or len(text) > 255 or not text.isascii():
-                short_string(text, "routing key" if text is routing_key else "exchange")
+        where = self._where_to
+        if where[0] is not routing_key or where[1] is not exchange:
+            short_string(routing_key, "routing key")
+            short_string(exchange, "exchange")
+            self._where_to = routing_key, exchange
         if len(payload) > self._frame_max - HEADER_FRAME:
             raise ValueError(self._too_tall(payload))
         return Entry(message, owner, exchange, routing_key, mandatory, payload, body, message_id)

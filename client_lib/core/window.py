@@ -145,7 +145,6 @@ class Window:
         )
 
     def add(self, entry: Entry) -> None:
-        self.check()  # the end of a session makes room as well
         self._pending += 1
         self._worker.publishing.outbox.add(entry)
 

@@ -22,7 +22,6 @@ _rare = operator.attrgetter(
 )
 _NONE = (None,) * 11
 _BLANK = dict(vars(pika.BasicProperties()))
-_new_properties = pika.BasicProperties.__new__
 
 
 def _head(given: Any) -> bytes | None:
@@ -120,7 +119,7 @@ class Incoming(Message):
 
     def _pikas(self) -> Any:
         if self.given is None:
-            given = _new_properties(pika.BasicProperties)
+            given = object.__new__(pika.BasicProperties)
             given.__dict__.update(_BLANK)
             self.given = read_properties(self._payload, given)
         return self.given
