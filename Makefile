@@ -1,6 +1,6 @@
 # make demo | test | test-all | lint | docs | bench | bench-gate | bench-client | bench-spark | fuzz | simulate | model | mutants | torture | soak | pacemaker | fresh
 #      docker | venv | build | clean
-# make install | uninstall | stage | package     DESTDIR= PREFIX=/usr EXTRAS=client
+# make install | uninstall | stage | package | deb     DESTDIR= PREFIX=/usr EXTRAS=client
 # The first run sets everything up by itself.
 
 SHELL := /bin/bash
@@ -28,7 +28,7 @@ INSTALL_PYTHON ?= /usr/bin/python3
 INSTALL := DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" PYTHON="$(INSTALL_PYTHON)" EXTRAS="$(EXTRAS)" bash packaging/install.sh
 MAKEFLAGS += --no-print-directory
 
-.PHONY: demo test test-all lint unit bench bench-gate bench-client bench-spark fuzz fuzz-guided fuzz-sanitized simulate model mutants torture soak pacemaker fresh docker venv build clean install uninstall stage package completion docs man
+.PHONY: demo test test-all lint unit bench bench-gate bench-client bench-spark fuzz fuzz-guided fuzz-sanitized simulate model mutants torture soak pacemaker fresh docker venv build clean install uninstall stage package deb completion docs man
 .DEFAULT_GOAL := test
 
 venv: $(INSTALLED)
@@ -134,6 +134,10 @@ stage:
 
 package:
 	@$(INSTALL) package
+
+# dist/*.deb: broker, agents for Pacemaker, client, reports (dpkg-dev, debhelper).
+deb:
+	@PYTHON="$(INSTALL_PYTHON)" EXTRAS="$(EXTRAS)" bash packaging/deb.sh
 
 # Shell completion, from the programs' own parsers; a test compares.
 completion: $(BUILT)
