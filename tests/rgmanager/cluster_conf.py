@@ -21,6 +21,10 @@ POLL_INTERVAL: Final = 10.0
 """Seconds, when `rm` has no `status_poll_interval`."""
 
 
+OWN_INTERVALS: Final = {"script": 30.0, "ip": 20.0}
+"""Seconds between two status checks by the agents' own metadata."""
+
+
 class ConfError(Exception):
     """The file makes no sense."""
 
@@ -33,6 +37,8 @@ class Resource:
     name: str
     file: str = ""
     children: tuple[Resource, ...] = ()
+    interval: float = 0.0
+    """Seconds between two status checks, by its `<action>` or else its agent."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,13 @@ class Cluster:
     """By their ids."""
     services: tuple[Service, ...]
     poll_interval: float = POLL_INTERVAL
+    by_agents: bool = False
+    """How rgmanager is read: each resource has its own interval, and the poll only looks whether it is over."""
+
+    def interval(self, service: Service) -> float:
+        """Seconds between two status checks of its scripts."""
+        scripts = [resource.interval for resource in service.starting() if resource.kind == "script"]
+        return max(self.poll_interval, *scripts) if self.by_agents else self.poll_interval
 
 
 def _ordered(resources: tuple[Resource, ...], order: dict[str, int], inside_first: bool = False) -> Iterator[Resource]:
@@ -130,8 +143,13 @@ def _resource(item: Element, shared: dict[tuple[str, str], Element]) -> Resource
     if item.tag not in START_ORDER or (ref is not None and (item.tag, ref) not in shared):
         raise ConfError(f"no such resource: <{item.tag} ref={ref!r}>")
     found = shared[item.tag, ref] if ref is not None else item
-    children = tuple(_resource(child, shared) for child in item)
-    return Resource(item.tag, _key(found)[1], found.get("file", ""), children)
+    children = tuple(_resource(child, shared) for child in item if child.tag != "action")
+    return Resource(item.tag, _key(found)[1], found.get("file", ""), children, _interval(found))
+
+
+def _interval(item: Element) -> float:
+    action = item.find("action[@name='status']")
+    return float(action.attrib["interval"]) if action is not None else OWN_INTERVALS[item.tag]
 
 
 def _key(item: Element) -> tuple[str, str]:

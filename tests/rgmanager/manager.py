@@ -83,7 +83,7 @@ class Manager:
         runs = []
         for entry in self.entries.values():
             if entry.state == STARTED and entry.steps is None and now >= entry.poll_due:
-                entry.poll_due = now + self._cluster.poll_interval
+                entry.poll_due = now + self._cluster.interval(entry.service)
                 runs += self._begin(entry, self._check(entry))
         return runs
 
@@ -215,7 +215,7 @@ class Manager:
                 yield from self._stop(entry)
                 return False
         self._set(entry, STARTED, node)
-        entry.poll_due = self._now + self._cluster.poll_interval
+        entry.poll_due = self._now + self._cluster.interval(entry.service)
         return True
 
     def _stop(self, entry: Entry) -> Answer:

@@ -1,6 +1,7 @@
 """The driver's core, without processes: that it does what rgmanager does."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,18 @@ def test_status_is_asked_at_the_interval_and_only_of_what_is_started() -> None:
     assert {run.action for run in world.held} == {"status"}
     world.pass_time(5)
     assert len(world.held) == 4, "one operation of a service at a time"
+
+
+@pytest.mark.parametrize("by_agents", [False, True], ids=["poll", "agents"])
+def test_the_shipped_interval_holds_whoever_sets_it(by_agents: bool) -> None:
+    """Without `<action>` the script agent's own 30 s would be the outage, if it is read in that way."""
+    shipped, own = (replace(cluster_conf.load(path), by_agents=by_agents) for path in (SHIPPED, OWN))
+    assert {shipped.interval(service) for service in shipped.services} == {1.0}
+    assert {own.interval(service) for service in own.services} == {30.0 if by_agents else 1.0}
+    world = World()
+    world.manager = Manager(shipped)
+    world.up().held = []
+    assert len(world.pass_time().held or ()) == len(shipped.services)
 
 
 def test_restart_is_a_stop_and_a_start_on_the_same_node() -> None:
