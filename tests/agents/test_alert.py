@@ -66,6 +66,7 @@ def test_nodes_resources_and_fencing(tmp_path: Path) -> None:
         {"kind": "attribute", "node": "node1", "attribute_name": "a"},
         {"kind": "something new"},
         {**RESOURCE, "task": "monitor", "rc": "7", "target_rc": "7"},
+        {**RESOURCE, "task": "monitor", "rc": "1", "desc": "Cancelled"},
         {},
     ],
 )

@@ -21,7 +21,7 @@ mkdir -p /etc/corosync/qnetd /run/corosync-qnetd
 mount -t tmpfs none /run/corosync-qnetd
 corosync-qnetd-certutil -i
 touch "$0/ready"
-exec corosync-qnetd -f -4 -l "$1" -s required
+exec corosync-qnetd -f -4 -l "$1" -s req
 """
 """In a mount namespace of its own: nothing of the machine is touched."""
 DATABASE: Final = "/etc/corosync/qdevice/net/nssdb"
