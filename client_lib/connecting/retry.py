@@ -39,11 +39,12 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from client_lib.connecting.attempts import Abandon, Action, Attempt, GiveUp, LookUp, Start, Wait
 from client_lib.connecting.backoff import BackOff, RetryPolicy
+from client_lib.connecting.flights import Flight, Flights
 from client_lib.connecting.places import Place, Places
+from client_lib.connecting.reasons import Reasons
 from client_lib.urls.url import Endpoint
 
 __all__ = [
@@ -58,27 +59,9 @@ __all__ = [
     "Wait",
 ]
 
-IN_FLIGHT = 4
-PER_PLACE = 3
 COPY_GAP_MAX = 1.0  # seconds; then the kernel repeats the SYN itself
 SHORT_LIFE = 0.5  # seconds
 FREE_LOSSES = 2
-
-
-@dataclass
-class _Flight:
-    """An attempt, or the look-up of a name.  `reached`: there is a TCP connection; or the old records are in use."""
-
-    began: float
-    deadline: float
-    reached: bool = False
-    delayed: bool = False
-
-    def delay(self, seconds: float) -> None:
-        if not self.delayed:
-            self.delayed = True
-            self.began += seconds
-            self.deadline += seconds
 
 
 class Planner:
@@ -97,10 +80,8 @@ class Planner:
         self._active = False
         self._begun = 0.0
         self._rounds = 0  # that have ended
-        self._reasons: dict[Endpoint, str] = {}  # the last one of each address
-        self._denied: dict[Place, bool] = {}  # of those that have answered, or cannot be reached
-        self._flights: dict[Attempt, _Flight] = {}
-        self._looking: dict[Place, _Flight] = {}
+        self._reasons = Reasons()
+        self._flights = Flights(policy.connect_overlap)
         self._wake_at: float | None = None
         # of this round:
         self._queue: deque[Place] = deque()
@@ -142,18 +123,18 @@ class Planner:
         if ips:
             self.places.looked_up(address, ips)
         name = Place.of(address)
-        if self._looking.pop(name, None) is None:
+        if self._flights.looking.pop(name, None) is None:
             return []
         if not ips:
-            self._failed(name, reason)
+            self._reasons.failed(name, reason)
         self._due = now
         self._queue_records(name)
         return self._advance(now)
 
     def reached(self, attempt: Attempt) -> None:
         """The attempt has a TCP connection."""
-        if attempt in self._flights:
-            self._flights[attempt].reached = True
+        if attempt in self._flights.attempts:
+            self._flights.attempts[attempt].reached = True
 
     def failed(self, attempt: Attempt, now: float, reason: str) -> list[Action]:
         """The attempt failed."""
@@ -161,13 +142,12 @@ class Planner:
 
     def _ended(self, attempt: Attempt, now: float, reason: str, denied: bool | None) -> list[Action]:
         """`denied` None: it may accept later."""
-        if self._flights.pop(attempt, None) is None:
+        if self._flights.attempts.pop(attempt, None) is None:
             return []
-        self._failed(attempt.place, reason, denied)
+        self._reasons.failed(attempt.place, reason, denied)
         self._due = now
         self.places.answered(attempt.place)
-        useless = [a for a, flight in self._flights.items() if a.place == attempt.place and not flight.reached]
-        return [*self._abandon(useless, "the place has answered"), *self._advance(now)]
+        return [*self._abandon(self._flights.unreached(attempt.place), "the place has answered"), *self._advance(now)]
 
     def denied(self, attempt: Attempt, now: float, reason: str) -> list[Action]:
         """The broker does not want us, or we not it."""
@@ -177,7 +157,7 @@ class Planner:
         self, attempt: Attempt, now: float, reason: str, hint: Endpoint | None, announced: bool = False
     ) -> list[Action]:
         """A backup refused, and may have named the primary, or `announced` that it is being promoted."""
-        if attempt in self._flights:
+        if attempt in self._flights.attempts:
             self._refused, self._announced = True, self._announced or announced
             self._tried = [tried for tried in self._tried if not tried.is_at(attempt.address)]
             if hint is not None and not self._has_been_at(hint):
@@ -188,10 +168,10 @@ class Planner:
 
     def connected(self, attempt: Attempt, now: float) -> list[Action]:
         """The attempt is open."""
-        if self._flights.pop(attempt, None) is None:
+        if self._flights.attempts.pop(attempt, None) is None:
             return []
-        for loser, flight in self._flights.items():
-            if self._hangs(flight, now):
+        for loser, flight in self._flights.attempts.items():
+            if self._flights.hangs(flight, now):
                 self.places.hung(loser.place)
         self.places.connected(attempt.place)
         self._connected_at = now
@@ -213,7 +193,7 @@ class Planner:
             return [*abandoned, GiveUp("reconnecting is off")]
         self._active = True
         self._begun, self._rounds, self._pause = now, 0, pause
-        self._reasons.clear()
+        self._reasons.forget()
         self._back_off = BackOff(self._policy, self._rng)
         self._new_round(now + pause)
         if hint is not None:
@@ -222,15 +202,15 @@ class Planner:
 
     def _rest(self, reason: str) -> list[Action]:
         """Ends everything."""
-        abandoned = self._abandon(list(self._flights), reason)
-        self._looking.clear()
+        abandoned = self._abandon(list(self._flights.attempts), reason)
+        self._flights.looking.clear()
         self._queue.clear()
         self._active, self._wake_at = False, None
         return abandoned
 
     def _abandon(self, attempts: Iterable[Attempt], reason: str, hung: bool = False) -> list[Action]:
         for attempt in attempts:
-            del self._flights[attempt]
+            del self._flights.attempts[attempt]
         return [Abandon(attempt, reason, hung) for attempt in attempts]
 
     def _new_round(self, now: float) -> None:
@@ -245,13 +225,10 @@ class Planner:
     def _is_busy(self, place: Place) -> bool:
         """True if all of its records are being tried or, if none are known, the name is being looked up."""
         records = self.places.records(place)
-        return all(self._in_flight(record) for record in records) if records else place in self._looking
-
-    def _in_flight(self, place: Place) -> int:
-        return sum(1 for attempt in self._flights if attempt.place == place)
+        return all(self._flights.at(record) for record in records) if records else place in self._flights.looking
 
     def _has_been_at(self, address: Endpoint) -> bool:
-        tried = [*self._tried, *(attempt.place for attempt in self._flights)]
+        tried = [*self._tried, *(attempt.place for attempt in self._flights.attempts)]
         return any(place.is_at(address) for place in tried) or any(hint.same_place(address) for hint in self._hinted)
 
     def _go_first(self, address: Endpoint) -> None:
@@ -264,14 +241,11 @@ class Planner:
         """The records of a name that are not tried yet come next, but for the lost and the slow ones."""
         hinted = any(name.is_at(hint) for hint in self._hinted)
         done = self._tried if hinted else self._begun_at
-        new = [r for r in self.places.records(name) if r not in done and not self._in_flight(r)]
+        new = [r for r in self.places.records(name) if r not in done and not self._flights.at(r)]
         rest = [place for place in self._queue if place not in new]
         self._queue = deque([*new, *rest] if hinted else sorted([*new, *rest], key=self.places.rank))
 
     # -- time
-
-    def _hangs(self, flight: _Flight, now: float) -> bool:
-        return now >= flight.began + self._policy.connect_overlap
 
     def _advance(self, now: float) -> list[Action]:
         """Does everything that is due."""
@@ -293,20 +267,19 @@ class Planner:
     def _allow_for_lateness(self, now: float) -> None:
         late = 0.0 if self._wake_at is None else now - self._wake_at
         if late > self._policy.connect_overlap:
-            for flight in [*self._flights.values(), *self._looking.values()]:
-                flight.delay(late + self._policy.connect_overlap)
+            self._flights.delay(late + self._policy.connect_overlap)
 
     def _expire(self, now: float) -> list[Action]:
-        late = [attempt for attempt, flight in self._flights.items() if now >= flight.deadline]
+        late = [attempt for attempt, flight in self._flights.attempts.items() if now >= flight.deadline]
         for attempt in late:
-            self._failed(attempt.place, "timed out")
+            self._reasons.failed(attempt.place, "timed out")
             self._due = min(self._due, now)
             self.places.hung(attempt.place)
-        for name, flight in list(self._looking.items()):
+        for name, flight in list(self._flights.looking.items()):
             if now >= flight.deadline:
-                del self._looking[name]
-                self._failed(name, "the name look-up timed out")
-            elif self._hangs(flight, now) and not flight.reached:
+                del self._flights.looking[name]
+                self._reasons.failed(name, "the name look-up timed out")
+            elif self._flights.hangs(flight, now) and not flight.reached:
                 flight.reached = True
                 self._queue_records(name)
         return self._abandon(late, "timed out", hung=True)
@@ -314,14 +287,14 @@ class Planner:
     def _step(self, now: float, actions: list[Action]) -> bool:
         """Does one thing that is due; False if nothing is."""
         if self._queue:
-            if now < self._due or not self._has_room(self._queue[0]):
+            if now < self._due or not self._flights.has_room(self._queue[0]):
                 return False
             self._start(self._queue.popleft(), now, actions)
             return True
         if not self._candidates():
             return self._copy(now, actions)
         if self._round_at is None:
-            if not self._is_settled(now):
+            if not self._flights.settled(now):
                 return False
             self._rounds += 1
             self._pause = self._back_off.pause(self._refused, self._announced)
@@ -331,36 +304,29 @@ class Planner:
         self._new_round(now)
         return True
 
-    def _has_room(self, place: Place) -> bool:
-        return place.ip is None or (len(self._flights) < IN_FLIGHT and self._in_flight(place) < PER_PLACE)
-
-    def _is_settled(self, now: float) -> bool:
-        """Records a place as hung if it has not answered in this round."""
-        return all(self._hangs(flight, now) for flight in [*self._flights.values(), *self._looking.values()])
-
     def _start(self, place: Place, now: float, actions: list[Action], deadline: float | None = None) -> None:
         self._tried.append(place)
         self._begun_at.add(place)
-        if place in self._looking:  # and for some time
+        if place in self._flights.looking:  # and for some time
             self._queue_records(place)
             return
         self._due = now + self._policy.connect_overlap
         if deadline is None:
             deadline = now + self._policy.connect_timeout
         if place.ip is None:
-            self._looking[place] = _Flight(now, deadline)
+            self._flights.looking[place] = Flight(now, deadline)
             actions.append(LookUp(place.address))
             return
         self._number += 1
         attempt = Attempt(self._number, place, self._pause)
         self._pause, self._copied = 0.0, now
-        self._flights[attempt] = _Flight(now, deadline)
+        self._flights.attempts[attempt] = Flight(now, deadline)
         actions.append(Start(attempt))
 
     # -- copies
 
     def _copy(self, now: float, actions: list[Action]) -> bool:
-        original = next((attempt for attempt in self._firsts() if self._may_be_copied(attempt)), None)
+        original = next((each for each in self._flights.firsts() if self._flights.may_be_copied(each)), None)
         if original is None or now < self._copied + self._copy_gap():
             return False
         self._start_copy(original, now, actions)
@@ -368,48 +334,28 @@ class Planner:
 
     def _copy_named(self, now: float, actions: list[Action]) -> None:
         named, self._named = self._named, None
-        at = [attempt for attempt in self._flights if named is not None and attempt.place.is_at(named)]
-        if not at or not self._may_be_copied(at[0]):
+        at = [a for a in self._flights.attempts if named is not None and a.place.is_at(named)]
+        if not at or not self._flights.may_be_copied(at[0]):
             return
-        latest = self._flights[at[-1]]
-        if not latest.reached and self._hangs(latest, now):
+        latest = self._flights.attempts[at[-1]]
+        if not latest.reached and self._flights.hangs(latest, now):
             self._start_copy(at[0], now, actions)
 
-    def _may_be_copied(self, original: Attempt) -> bool:
-        """Copies without a TCP connection do not count, since they make room for others."""
-        firsts = self._firsts()
-        lasting = [a.place for a, flight in self._flights.items() if a in firsts or flight.reached]
-        return len(lasting) < IN_FLIGHT and lasting.count(original.place) < PER_PLACE
-
     def _start_copy(self, original: Attempt, now: float, actions: list[Action]) -> None:
-        firsts = self._firsts()
-        replaced = [a for a, flight in self._flights.items() if a not in firsts and not flight.reached]
-        actions += self._abandon(replaced, "tried again")
-        self._start(original.place, now, actions, self._flights[original].deadline)
+        actions += self._abandon(self._flights.replaceable(), "tried again")
+        self._start(original.place, now, actions, self._flights.attempts[original].deadline)
         name = Place.of(original.address)
-        if name.ip is None and name not in self._looking:  # the name may have other records by now
+        if name.ip is None and name not in self._flights.looking:  # the name may have other records by now
             self._start(name, now, actions)
 
     def _copy_gap(self) -> float:
         overlap = self._policy.connect_overlap
         return max(overlap, min(overlap * 2.0 ** min(self._rounds, 10), COPY_GAP_MAX))
 
-    def _firsts(self) -> list[Attempt]:
-        """The oldest attempt at each place; first where the latest attempt is oldest."""
-        oldest: dict[Place, Attempt] = {}
-        latest: dict[Place, int] = {}
-        for attempt in self._flights:
-            oldest.setdefault(attempt.place, attempt)
-            latest[attempt.place] = attempt.number
-        return sorted(oldest.values(), key=lambda attempt: latest[attempt.place])
-
     # -- limits
 
     def _next_time(self, now: float) -> float | None:
-        flights = [*self._flights.values(), *self._looking.values()]
-        times = [flight.deadline for flight in flights]
-        times += [flight.began + self._policy.connect_overlap for flight in flights]
-        times += [self._due, self._copied + self._copy_gap()]
+        times = [*self._flights.times(), self._due, self._copied + self._copy_gap()]
         if self._round_at is not None and not self._was_last_round():
             times.append(self._round_at)
         if self._policy.timeout is not None:
@@ -424,36 +370,24 @@ class Planner:
         timeout = self._policy.timeout
         if timeout is None or now < self._begun + timeout:
             return None
-        return GiveUp(f"gave up after {now - self._begun:.1f} s (reconnect_timeout){self._why()}")
-
-    def _failed(self, place: Place, reason: str, denied: bool | None = False) -> None:
-        self._reasons[place.address] = reason
-        self._denied.pop(place, None)
-        if denied is not None:
-            self._denied[place] = denied
+        return GiveUp(f"gave up after {now - self._begun:.1f} s (reconnect_timeout){self._reasons}")
 
     def _all_denied(self) -> GiveUp | None:
-        if self._connected_at is not None or not any(self._denied.values()):
+        known = (record for name in self.places.all() for record in self.places.records(name) or [name])
+        if self._connected_at is not None or not self._reasons.all_denied(known):
             return None
-        known = [record for name in self.places.all() for record in self.places.records(name) or [name]]
-        if not all(place in self._denied for place in known):
-            return None
-        return GiveUp(self._why().removeprefix("; last: "), denied=True)
+        return GiveUp(str(self._reasons).removeprefix("; last: "), denied=True)
 
     def _out_of_rounds(self) -> GiveUp | None:
-        if self._queue or self._flights or self._looking or not self._was_last_round():
+        if self._queue or self._flights or not self._was_last_round():
             return None
         if not self._policy.reconnect:
-            return GiveUp(f"reconnecting is off{self._why()}")
-        return GiveUp(f"gave up after {self._rounds} rounds (reconnect_limit){self._why()}")
+            return GiveUp(f"reconnecting is off{self._reasons}")
+        return GiveUp(f"gave up after {self._rounds} rounds (reconnect_limit){self._reasons}")
 
     @property
     def trouble(self) -> str:
         """The last failure of each address, or what is being waited for, as `; last: ...`; from any thread."""
-        for name in [] if self._reasons else list(self._looking):
+        for name in [] if self._reasons else list(self._flights.looking):
             return f"; {name.address}: the name is still being looked up"
-        return self._why()
-
-    def _why(self) -> str:
-        reasons = "; ".join(f"{address}: {reason}" for address, reason in list(self._reasons.items()))
-        return f"; last: {reasons}" if reasons else ""
+        return str(self._reasons)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from client_lib.connecting.flights import Flights
 from client_lib.connecting.link import Link, LinkState
 from client_lib.connecting.transport import thread_loop
 from client_lib.message import Message
@@ -82,7 +83,8 @@ class LinkLab:
     def connected_to(self, first: ScriptedBroker, *where: ScriptedBroker | Endpoint | str) -> Link:
         """Connected to the first place, however slow it is; from then on a place that hangs costs the usual overlap."""
         link = self.connected(first, *where, **CALM)
-        link._dialer._planner._policy = Options(**QUICK).retry_policy()
+        planner, policy = link._dialer._planner, Options(**QUICK).retry_policy()
+        planner._policy, planner._flights = policy, Flights(policy.connect_overlap)
         return link
 
     def times(self, kind: str) -> list[float]:

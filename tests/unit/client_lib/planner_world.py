@@ -15,9 +15,8 @@ import itertools
 import random
 from collections.abc import Callable, Mapping, Sequence
 
+from client_lib.connecting.flights import IN_FLIGHT, PER_PLACE
 from client_lib.connecting.retry import (
-    IN_FLIGHT,
-    PER_PLACE,
     Abandon,
     Action,
     Attempt,
