@@ -1,4 +1,4 @@
-"""A message as the application sees it, and its AMQP property list (pure).
+"""A message as the application sees it, and how its AMQP property list is written (pure).
 
 The property list is encoded here, not by pika: it determines a sender's speed, and pika cannot encode a float.
 """
@@ -6,24 +6,27 @@ The property list is encoded here, not by pika: it determines a sender's speed, 
 from __future__ import annotations
 
 import functools
-import logging
 import operator
-import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from client_lib import content as contents
 from client_lib.core.delivery import Delivery
+from client_lib.properties import (
+    HEAD,
+    Properties,
+    cut,
+    milliseconds,
+    octet,
+    read_properties,
+    seconds,
+    short_string,
+)
 
-LOGGER = logging.getLogger("client_lib")
-P = TypeVar("P")
 M = TypeVar("M", bound="Message")
 RESENT_HEADER = "x-resent"
 SUBJECT_HEADER = "qpid.subject"
-_SHOWN = 40  # characters of the content in repr
 _UNREAD: Any = object()
-_HEAD = struct.Struct(">H")
 
 # flags of the properties, in the order in which they are written
 _CONTENT_TYPE, _CONTENT_ENCODING, _HEADERS, _DELIVERY_MODE, _PRIORITY, _CORRELATION_ID = (
@@ -233,7 +236,7 @@ class Message:
         pieces.append(b"\x02" if self.durable else b"\x01")
         if self.priority is not None:
             flags |= _PRIORITY
-            pieces.append(_octet(self.priority, "priority"))
+            pieces.append(octet(self.priority, "priority"))
         if self.correlation_id is not None:
             flags |= _CORRELATION_ID
             pieces.append(short_string(self.correlation_id, "correlation_id"))
@@ -242,7 +245,7 @@ class Message:
             pieces.append(short_string(self.reply_to, "reply_to"))
         if self.ttl is not None:
             flags |= _EXPIRATION
-            pieces.append(short_string(_milliseconds(self.ttl), "ttl"))
+            pieces.append(short_string(milliseconds(self.ttl), "ttl"))
         pieces.append(short_string(message_id, "id"))
         if self._rare:
             flags |= self._encode_rare({"timestamp": _TIMESTAMP, "type": _TYPE}, pieces)
@@ -251,7 +254,7 @@ class Message:
             pieces.append(short_string(self.user_id, "user_id"))
         if self._rare:
             flags |= self._encode_rare({"app_id": _APP_ID, "cluster_id": _CLUSTER_ID}, pieces)
-        pieces[0] = _HEAD.pack(flags)
+        pieces[0] = HEAD.pack(flags)
         return b"".join(pieces)
 
     def _encode_rare(self, wanted: Mapping[str, int], pieces: list[bytes]) -> int:
@@ -261,7 +264,7 @@ class Message:
             value = getattr(self, name)
             if value is not None:
                 flags |= flag
-                pieces.append(_seconds(value) if name == "timestamp" else short_string(value, name))
+                pieces.append(seconds(value) if name == "timestamp" else short_string(value, name))
         return flags
 
     def __repr__(self) -> str:
@@ -269,9 +272,9 @@ class Message:
         names = ("id", "subject", "content_type", "reply_to", "correlation_id", "priority", "ttl", "user_id")
         said = [f"{name}={value!r}" for name in (*names, *RARE) if (value := getattr(self, name)) is not None]
         if self.properties:
-            said.append(f"properties={_cut(repr(self.properties))}")
+            said.append(f"properties={cut(repr(self.properties))}")
         said += [name for name in ("redelivered", "resent") if getattr(self, name)]
-        return f"Message({', '.join([_cut(repr(self.content)), *said])})"
+        return f"Message({', '.join([cut(repr(self.content)), *said])})"
 
 
 _few = operator.attrgetter("priority", "correlation_id", "reply_to", "ttl", "user_id", "_rare")
@@ -284,7 +287,7 @@ def _plain(content_type: str | None, durable: bool) -> bytes:
     flags, kind = _DELIVERY_MODE | _MESSAGE_ID, b""
     if content_type is not None:
         flags, kind = flags | _CONTENT_TYPE, short_string(content_type, "content_type")
-    return _HEAD.pack(flags) + kind + (b"\x02" if durable else b"\x01")
+    return HEAD.pack(flags) + kind + (b"\x02" if durable else b"\x01")
 
 
 _rare_of = operator.attrgetter(*RARE)
@@ -327,81 +330,3 @@ def _values(exchange: str, routing_key: str, properties: Any) -> dict[str, Any]:
         "properties": headers,
         "_rare": None if rare == _NOT_SET else dict(zip(RARE, rare, strict=True)),
     }
-
-
-@dataclass(slots=True)
-class Properties:
-    """A property list that was read, with pika's names."""
-
-    content_type: str | None = None
-    content_encoding: str | None = None
-    headers: dict[str, Any] | None = None
-    delivery_mode: int | None = None
-    priority: int | None = None
-    correlation_id: str | None = None
-    reply_to: str | None = None
-    expiration: str | None = None
-    message_id: str | None = None
-    timestamp: int | None = None
-    type: str | None = None
-    user_id: str | None = None
-    app_id: str | None = None
-    cluster_id: str | None = None
-
-
-def decode_properties(data: bytes, found: Any = None) -> Any:
-    """Reads flags and values, as `Message.encode` writes them, into `found` or a new object.  Raises ValueError."""
-    found = Properties() if found is None else found
-    (flags,), at = _HEAD.unpack_from(data), _HEAD.size
-    for name in _flagged(flags):
-        value, at = contents.read_property(name, data, at)
-        setattr(found, name, value)
-    return found
-
-
-@functools.lru_cache(256)
-def _flagged(flags: int) -> list[str]:
-    """The properties that are there, in their order."""
-    return [name for index, name in enumerate(Properties.__slots__) if flags & 0x8000 >> index]
-
-
-def read_properties(payload: bytes, found: P) -> P:
-    """As `decode_properties`, but what cannot be read is logged and left out: ending the connection would only cause a
-    redelivery."""
-    try:
-        decode_properties(payload, found)
-    except (ValueError, struct.error) as error:
-        LOGGER.error("a message has properties that cannot be read: %s", error)
-    return found
-
-
-def short_string(text: str, name: str) -> bytes:
-    """Its length in an octet, then UTF-8.  Raises TypeError, ValueError."""
-    if not isinstance(text, str):
-        raise TypeError(f"{name} is {text!r}, expected str")
-    octets = contents.utf8(text, name)
-    if len(octets) > 255:
-        raise ValueError(f"{name} has {len(octets)} octets, at most 255 are possible: {_cut(text)!r}")
-    return bytes((len(octets),)) + octets
-
-
-def _octet(value: int, name: str) -> bytes:
-    if not isinstance(value, int) or not 0 <= value <= 255:
-        raise ValueError(f"{name} is {value!r}, expected 0 to 255")
-    return bytes((value,))
-
-
-def _seconds(timestamp: float) -> bytes:
-    if isinstance(timestamp, bool) or not isinstance(timestamp, (int, float)) or not 0 <= timestamp < 1 << 63:
-        raise ValueError(f"timestamp is {timestamp!r}, expected seconds since 1970")
-    return struct.pack(">Q", int(timestamp))
-
-
-def _milliseconds(ttl: float) -> str:
-    if isinstance(ttl, bool) or not isinstance(ttl, (int, float)) or not 0 <= ttl < 1 << 53:
-        raise ValueError(f"ttl is {ttl!r}, expected seconds")
-    return str(int(ttl * 1000))
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

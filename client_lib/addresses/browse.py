@@ -16,7 +16,8 @@ import json
 from typing import Any
 
 from client_lib.errors import InvalidOption, NotFound, ReceiverError
-from client_lib.message import Message, decode_properties, received
+from client_lib.message import Message, received
+from client_lib.properties import decode_properties
 
 METHOD = "queue.peek"
 PAUSE_MIN, PAUSE_MAX = 0.01, 1.0  # seconds

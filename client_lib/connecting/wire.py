@@ -17,7 +17,7 @@ import pika.frame
 import pika.spec
 
 from client_lib.content import check_depth
-from client_lib.message import read_properties
+from client_lib.properties import read_properties
 
 FRAME_OVERHEAD = 8
 FRAME_END = b"\xce"

@@ -23,7 +23,8 @@ from client_lib.core.transaction import Transaction
 from client_lib.errors import MessagingError, Rejected, Returned, SendError
 from client_lib.event_runs import NOWHERE, Where
 from client_lib.events import EventLog
-from client_lib.message import Message, short_string
+from client_lib.message import Message
+from client_lib.properties import short_string
 
 LOGGER = logging.getLogger("client_lib")
 PUBLISH_CHUNK = 256  # messages written in one piece

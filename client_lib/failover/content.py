@@ -12,7 +12,8 @@ from client_lib.content import check_depth
 from client_lib.core.outbox import Entry
 from client_lib.core.window import Window
 from client_lib.errors import Returned
-from client_lib.message import RESENT_HEADER, Message, read_properties, unread
+from client_lib.message import RESENT_HEADER, Message, unread
+from client_lib.properties import read_properties
 
 MOST = 255  # octets of a message id
 _heads: dict[tuple[str | None, int], bytes] = {}

@@ -27,7 +27,8 @@ from client_lib.addresses.address import (
 from client_lib.addresses.operations import Answer
 from client_lib.addresses.resolve import resolve_receiver, resolve_sender
 from client_lib.addresses.text import scan
-from client_lib.message import decode_properties, received
+from client_lib.message import received
+from client_lib.properties import decode_properties
 
 # ---- addresses
 

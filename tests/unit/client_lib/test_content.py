@@ -14,7 +14,8 @@ import pytest
 from client_lib import Message, MessagingError, errors
 from client_lib import content as contents
 from client_lib.failover.errors import translate
-from client_lib.message import RARE, decode_properties, received
+from client_lib.message import RARE, received
+from client_lib.properties import decode_properties
 
 
 def sent(message: Message, **how: Any) -> Message:

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from client_lib.core.resent import mark_resent
-from client_lib.message import Message, decode_properties
+from client_lib.message import Message
+from client_lib.properties import decode_properties
 
 MESSAGES = st.builds(
     Message,

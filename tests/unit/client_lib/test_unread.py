@@ -8,7 +8,8 @@ import pytest
 
 from client_lib.content import DEPTH_MAX
 from client_lib.failover.content import Incoming
-from client_lib.message import Message, Properties, decode_properties, received, unread
+from client_lib.message import Message, received, unread
+from client_lib.properties import Properties, decode_properties
 
 SENT = Message("text", "text/plain", "id-1", "subject", "user", "back", "c-1", True, 4, 1.5, {"n": 1}, type="t")
 PAYLOAD = SENT.encode("id-1", routing_key="q")
