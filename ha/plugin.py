@@ -205,7 +205,8 @@ class HaPlugin:
         directory = host.data_dir / "salvage" if host.data_dir is not None else None
         env.salvage_files = SalvageFiles(directory, options.ha_salvage_limit)
         peers = Peers(lambda: node.role.primary_address, node.local.others, env.request)
-        return SalvageDoor(host.loop, env.salvage_files, host.name, peers, dial)
+        exchanges = host.broker.vhost.exchanges
+        return SalvageDoor(host.loop, env.salvage_files, host.name, peers, dial, exchanges.__contains__)
 
     def _attach_standalone(self, host: PluginHost, options: HaSettings, dial: Dial) -> StandaloneHooks:
         id = uuid.uuid4().hex

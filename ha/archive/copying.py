@@ -1,6 +1,7 @@
 """`ha.backup`: a consistent copy of configuration and messages, in bounded slices, while the broker runs.
 
-    {"action": "begin", "messages": true|false}   {"id", "broker", "queues", "messages", "octets"}
+    {"action": "begin", "messages": true|false}   {"id", "broker", "queues", "messages", "octets", "leaders",
+                                                   "remember": queues whose remembered keys are not copied}
     {"action": "next", "id"}                      {"messages": [...], "left"}, again and again; then, with "position",
                                                   {"objects": [...]} and {"held": [...]}, as often as needed;
                                                   {"end": true}
@@ -234,8 +235,16 @@ class CopyDoor:
         queues = kept_queues(self._broker.vhost.configuration)
         counts = {"messages": sum(queue.ready + queue.unacked for queue in queues)}
         counts["octets"] = sum(queue.bytes for queue in queues)
+        remember = [queue.name for queue in queues if queue.window is not None]
         leaders = [[epoch, leader] for epoch, leader in self._leaders().items()]
-        return {"id": self._last, "broker": self._broker.name, "queues": len(queues), **counts, "leaders": leaders}
+        return {
+            "id": self._last,
+            "broker": self._broker.name,
+            "queues": len(queues),
+            **counts,
+            "leaders": leaders,
+            "remember": remember,
+        }
 
     def _next(self, id: int, reply: Reply) -> None:
         copy = self._copies.get(id)

@@ -11,7 +11,8 @@ deleted last, in the log, so every later primary knows of it, too.  A restore th
 cluster.  Everything is answered when it is safe (on all brokers in sync).
 
 Messages keep their order in each queue, their content header and body, and the exchange and routing key that they were
-published with.  Their ids are new.  Times to live begin anew.  What had been handed out says `redelivered`.      Pure.
+published with.  Their ids are new.  Times to live and delays begin anew.  What had been handed out says `redelivered`.
+                                                                                                                 Pure.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from ha.model.protocol import need
 from qpidd_py.amqp.codec import decode_properties
 from qpidd_py.broker.arguments import REPLICATE
 from qpidd_py.broker.broker import Broker
+from qpidd_py.broker.configuration import WAITING
 from qpidd_py.broker.exchange import Exchange
 from qpidd_py.broker.operations import octets
 from qpidd_py.broker.queue import DeclaredQueue
@@ -120,7 +122,7 @@ class Restoring:
         self.objects += 1
 
     def _message(self, message: Message) -> None:
-        queue = self._vhost.queues.get(message.queue)
+        queue = self._vhost.queues.get(message.queue) or self._waiting(message.queue)
         if queue is None:
             raise ArchiveError(f"a message in queue {message.queue!r}, which is not in the archive")
         check_content(message)
@@ -131,6 +133,11 @@ class Restoring:
         if message.redelivered:
             self._handed_out[message.queue] = id
         self.messages += 1
+
+    def _waiting(self, name: str) -> DeclaredQueue | None:
+        """Where the messages of an exchange wait for their time."""
+        exchange = self._vhost.exchanges.get(name.removeprefix(WAITING)) if name.startswith(WAITING) else None
+        return exchange.waiting if exchange is not None else None
 
 
 def check_content(message: Message) -> None:

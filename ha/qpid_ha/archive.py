@@ -84,6 +84,8 @@ def backup(options: Options, target: Target, deadline: Deadline) -> int:
         writer.finish()
         new.finish()
     found = {"file": str(options.file), "objects": writer.objects, "messages": writer.messages}
+    if copy.remember and options.messages:
+        print(f"not copied: the keys that {', '.join(copy.remember)} remember of other messages", file=sys.stderr)
     if options.json:
         print_json({**found, "position": header.position, "broker": header.broker, "octets": writer.octets})
     else:
@@ -99,6 +101,8 @@ class Copy:
         begun = ask("begin", messages=with_messages)
         self.broker, self.position = str(begun["broker"]), 0
         self.objects: list[bytes] = []
+        self.remember: list[str] = begun.get("remember", [])
+        """Queues whose remembered keys are not copied; a broker of an older version does not say."""
         self._spool = spool
         self._leaders = {int(epoch): str(leader) for epoch, leader in begun["leaders"]}
         self._ids: dict[int, bytes] = {}

@@ -3,7 +3,8 @@
     {"action": "list"}                          {"files": [...], "limit": octets of all files together}
     {"action": "show", "file", "offset", "limit"}    the messages from number `offset` + 1 on, and how many are left
     {"action": "restore", "file", "after"}      publishes those behind number `after` to the present primary, each to
-                                                the queue that it was in; `next` is where to go on, 0 at the end
+                                                the queue that it was in, or to the exchange that
+                                                kept it for a while, anew; `next` is where to go on, 0 at the end
     {"action": "restored", "messages"}          from another broker: it has restored these, from a file of its own
     {"action": "discard", "file"}               deletes the file, restored or not
 
@@ -36,6 +37,7 @@ from ha.salvage.files import Marks, Place, SalvageFiles
 from ha.salvage.lines import SalvageError, recovered_header
 from ha.salvage.publisher import Publisher, RestoreOutcome
 from qpidd_py.amqp.fields import FieldError
+from qpidd_py.broker.configuration import WAITING
 from qpidd_py.errors import LinkError
 
 log = logging.getLogger("ha")
@@ -120,14 +122,16 @@ class SalvageDoor:
         broker: str,
         peers: Peers,
         dial: Dial,
+        has_exchange: Callable[[str], bool],
     ) -> None:
-        """`broker`: the name of this broker."""
+        """`broker`: the name of this broker, which has the exchanges of the primary or is it."""
         self._loop = loop
         self._files = files
         self._broker = broker
         self._peers = peers
         self._copies = Copies(files)
         self._dial = dial
+        self._has_exchange = has_exchange
         self._tasks: set[asyncio.Task[None]] = set()
         self._busy: set[str] = set()
         self._opened: dict[tuple[str, int], _Opened] = {}
@@ -263,7 +267,11 @@ class SalvageDoor:
             except FieldError as error:
                 outcomes.append((number, f"its content header cannot be read: {error}"))
                 continue
-            connection.publisher.publish(number, record.queue, header, record.body)
+            exchange, routing_key = address_of(record)
+            if exchange and not self._has_exchange(exchange):
+                outcomes.append((number, RestoreOutcome.NO_EXCHANGE.value))
+                continue
+            connection.publisher.publish(number, exchange, routing_key, header, record.body)
         async for number, outcome in connection.outcomes():
             outcomes.append((number, "" if outcome is RestoreOutcome.RESTORED else outcome.value))
         await self._note(name, outcomes)
@@ -308,6 +316,13 @@ class SalvageDoor:
         ):
             if numbers:
                 await asyncio.to_thread(self._files.mark, name, what, numbers)
+
+
+def address_of(record: Record) -> tuple[str, str]:
+    """Exchange and routing key by which it comes back: to its queue, or to the exchange in which it waited."""
+    if record.queue.startswith(WAITING):
+        return record.queue.removeprefix(WAITING), record.routing_key.decode("utf-8", "surrogateescape")
+    return "", record.queue
 
 
 def _batch(records: Iterator[Numbered]) -> list[Numbered]:

@@ -40,6 +40,7 @@ class RestoreOutcome(Enum):
 
     RESTORED = "restored"
     NO_QUEUE = "no such queue at the primary"
+    NO_EXCHANGE = "no such exchange at the primary"
     REFUSED = "refused by the queue"
 
 
@@ -51,7 +52,7 @@ class Publisher:
         self._frame_max = 4096
         self._tag = 0
         self._open: dict[int, tuple[int, str, bytes]] = {}
-        """Delivery tag -> (number of the message, queue, content header)."""
+        """Delivery tag -> (number of the message, routing key, content header)."""
         self._returned: set[int] = set()
         self._return_key: str | None = None
         self.ready = False
@@ -66,11 +67,11 @@ class Publisher:
     def close(self) -> None:
         self._client.handshake.close()
 
-    def publish(self, number: int, queue: str, header: bytes, body: bytes) -> None:
-        """Publish to the queue of that name, through the default exchange.  `number` identifies it in its outcome."""
+    def publish(self, number: int, exchange: str, routing_key: str, header: bytes, body: bytes) -> None:
+        """`number` identifies it in its outcome.  An exchange that is not there ends the connection."""
         self._tag += 1
-        self._open[self._tag] = number, queue, header
-        frames = publish_frames(CHANNEL, "", queue, header, body, self._frame_max, mandatory=True)
+        self._open[self._tag] = number, routing_key, header
+        frames = publish_frames(CHANNEL, exchange, routing_key, header, body, self._frame_max, mandatory=True)
         self._client.handshake.write(frames)
 
     def feed(self, data: bytes) -> list[tuple[int, RestoreOutcome]]:
@@ -119,7 +120,7 @@ class Publisher:
         return []
 
     def _content(self, event: ContentReceived) -> None:
-        """A returned message: matches the oldest publish with this queue and this content header."""
+        """A returned message: matches the oldest publish with this key and this content header."""
         if not event.is_header or self._return_key is None:
             return
         wanted = self._return_key, event.payload

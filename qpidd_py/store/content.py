@@ -40,8 +40,10 @@ def _queue_of(operation: Operation) -> str | None:
 
 
 def kept_queues(configuration: Configuration) -> list[Queue]:
-    """The queues whose messages are replicated, without those that end with their connection."""
-    return [queue.core for queue in configuration.queues.values() if queue.core.replicated and not queue.exclusive]
+    """The queues whose messages are replicated, without those that end with their connection, and those in which
+    messages wait for their time."""
+    queues = [*configuration.queues.values(), *configuration.waiting()]
+    return [queue.core for queue in queues if queue.core.replicated and not queue.exclusive]
 
 
 def next_messages(queue: Queue, after: int, last: int = _LAST) -> list[Message]:

@@ -244,3 +244,43 @@ def test_an_ordinary_fail_over_puts_nothing_aside(pair: Pair) -> None:
     wait_for(lambda: pair.contents("a", "orders") == [], TIMEOUT, "the dequeues")
     assert pair.events("a", "salvage") == []
     assert json.loads(pair.qpid_ha("a", "list", "--json")[1])["files"] == []
+
+
+LATER = {"x-delayed-type": "direct"}
+
+
+def delay(broker: BrokerProcess, bodies: list[bytes]) -> None:
+    """Every message is confirmed when this returns, and waits for an hour."""
+    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", broker.port)) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        for exchange in ("later", "never"):
+            channel.exchange_declare(exchange, "x-delayed-message", durable=True, arguments=LATER)
+        for body in bodies:
+            properties = pika.BasicProperties(headers={"x-delay": 3_600_000}, delivery_mode=2)
+            for exchange in ("later", "never"):
+                channel.basic_publish(exchange, "key", body, properties)
+
+
+def delayed(pair: Pair, name: str) -> dict[str, int]:
+    return {row["name"]: row["delayed"] for row in pair.ask(name, "exchange.list") if "delayed" in row}
+
+
+def test_what_waits_for_its_time_is_put_aside_and_waits_again_when_it_is_restored(tmp_path: Path) -> None:
+    with formed(tmp_path, "availability") as pair:
+        delay(pair["a"], [b"both"])
+        pair["b"].pause()
+        wait_for(lambda: pair.members("a") == 1, TIMEOUT, "a goes on alone")
+        delay(pair["a"], [b"one", b"two"])
+        pair["a"].pause()
+        pair["b"].resume()
+        pair.promote("b", force=True)
+        with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", pair["b"].port)) as connection:
+            connection.channel().exchange_delete("never")
+        pair["a"].resume()
+        pair.in_state("a", "ready")
+        (event,) = pair.events("a", "salvage")
+        assert event["attrs"]["count"] == "4"
+        code, text = pair.qpid_ha("a", "restore", event["attrs"]["file"])
+        assert (code, "2 stay in the file, queue amq.delayed.never: no such exchange" in text) == (1, True), text
+        assert delayed(pair, "b") == {"later": 3}

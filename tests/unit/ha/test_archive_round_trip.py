@@ -16,6 +16,7 @@ from ha.qpid_ha.archive import Copy
 from qpidd_py.amqp.codec import encode_properties
 from qpidd_py.amqp.fields import decode_table
 from qpidd_py.broker.broker import Broker
+from qpidd_py.broker.exchange import DELAYED
 from qpidd_py.core import Engine, Queue, Route
 from qpidd_py.core.letters import hand_out
 from qpidd_py.errors import LinkError
@@ -109,6 +110,37 @@ def filled(count: int) -> Site:
     for number in range(count):
         site.publish(main if number % 3 else other, b"m%d" % number)
     return site
+
+
+def test_what_waits_for_its_time_comes_back_and_waits_again() -> None:
+    site = filled(2)
+    site.broker.vhost.declare_exchange("later", DELAYED, True, False, False, {"x-delayed-type": "direct"})
+    (waiting,) = site.broker.vhost.configuration.waiting()
+    header = encode_properties({"headers": {"x-delay": 5000}}, 1)
+    assert site.broker.engine.publish(Route([waiting.core]), b"later", b"k", header, b"x")
+    assert [message.queue for message in copied(site).messages()].count("amq.delayed.later") == 1
+    again = restored(copied(site))
+    (waiting,) = again.broker.vhost.configuration.waiting()
+    assert waiting.core.delays is not None and len(waiting.core.delays) == 1
+    assert [_shown(each) for each in messages(waiting.core)] == [(False, b"later", b"k", header, b"x")]
+    again.broker.engine.now += 5001
+    again.broker.engine.tick()
+    again.broker.engine.end_turn()
+    assert waiting.core.ready == 0
+
+
+def test_a_message_of_an_exchange_that_is_not_there_is_refused() -> None:
+    site = Site()
+    id = site.restore("begin")["id"]
+    line = encode_message(Message("amq.delayed.gone", 1, False, 0, b"", b"k", encode_properties({}, 0), b"", ""))
+    with pytest.raises(LinkError, match="which is not in the archive"):
+        site.restore("lines", id=id, text=line.decode())
+
+
+def test_a_backup_says_which_queues_remember_keys() -> None:
+    site = filled(1)
+    site.queue("once", **{"x-message-deduplication": True})
+    assert site.backup("begin", messages=True)["remember"] == ["once"]
 
 
 @pytest.mark.parametrize(

@@ -287,6 +287,7 @@ class TestTheDoorOfCopies:
             "messages": 9,
             "octets": octets,
             "leaders": [[0, "id-b"]],
+            "remember": [],
         }
         assert site.backup("begin")["id"] == 2
 
@@ -425,7 +426,7 @@ class TestTheDoorOfCopies:
         id = site.backup("begin")["id"]
         first = site.backup("next", id=id)
         assert (first["messages"], first["left"], "position" in first) == ([], 0, True)
-        queue = SimpleNamespace(ready=3, unacked=2, bytes=10)
+        queue = SimpleNamespace(ready=3, unacked=2, bytes=10, window=None)
         with patched(copying, kept_queues=lambda configuration: [queue]):
             assert site.backup("begin")["messages"] == 5
 
