@@ -18,6 +18,7 @@ from ha.model.environment import StateNotStored
 from ha.model.local_member import LocalMember
 from ha.model.protocol import REPLICA
 from ha.model.public_url import SERVER_PROPERTY
+from ha.model.salvaged import Record
 from ha.model.settings import HaSettings, split_address
 from ha.model.status import State
 from ha.node import Node
@@ -42,6 +43,7 @@ from ha.single_queue.link import QueueReplication
 from ha.single_queue.source import Standing
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.client_connection import ClientConnection
+from qpidd_py.broker.configuration import WAITING
 from qpidd_py.broker.ports import Refusal
 from qpidd_py.config import LinkSettings, NetworkSettings, SecuritySettings, is_loopback
 from qpidd_py.core import Queue
@@ -205,8 +207,7 @@ class HaPlugin:
         directory = host.data_dir / "salvage" if host.data_dir is not None else None
         env.salvage_files = SalvageFiles(directory, options.ha_salvage_limit)
         peers = Peers(lambda: node.role.primary_address, node.local.others, env.request)
-        exchanges = host.broker.vhost.exchanges
-        return SalvageDoor(host.loop, env.salvage_files, host.name, peers, dial, exchanges.__contains__)
+        return SalvageDoor(host.loop, env.salvage_files, host.name, peers, dial, partial(_address_of, host.broker))
 
     def _attach_standalone(self, host: PluginHost, options: HaSettings, dial: Dial) -> StandaloneHooks:
         id = uuid.uuid4().hex
@@ -311,3 +312,11 @@ def standing(node: Node) -> Standing:
     refusal = "" if node.local.state.is_primary else node.role.refusal_text()
     lineage = {epoch: origin.leader for epoch, origin in node.local.lineage.items()}
     return Standing(str(node.local.member), lineage, refusal)
+
+
+def _address_of(broker: Broker, record: Record) -> tuple[str, str] | None:
+    """See `SalvageDoor`; a backup has the exchanges of its primary."""
+    if not record.queue.startswith(WAITING):
+        return "", record.queue
+    name = record.queue.removeprefix(WAITING)
+    return (name, record.routing_key.decode("utf-8", "surrogateescape")) if name in broker.vhost.exchanges else None

@@ -3,8 +3,8 @@
     {"action": "list"}                          {"files": [...], "limit": octets of all files together}
     {"action": "show", "file", "offset", "limit"}    the messages from number `offset` + 1 on, and how many are left
     {"action": "restore", "file", "after"}      publishes those behind number `after` to the present primary, each to
-                                                the queue that it was in, or to the exchange that
-                                                kept it for a while, anew; `next` is where to go on, 0 at the end
+                                                the queue that it was in, or to the exchange in which it
+                                                waited, to wait anew; `next` is where to go on, 0 at the end
     {"action": "restored", "messages"}          from another broker: it has restored these, from a file of its own
     {"action": "discard", "file"}               deletes the file, restored or not
 
@@ -37,7 +37,6 @@ from ha.salvage.files import Marks, Place, SalvageFiles
 from ha.salvage.lines import SalvageError, recovered_header
 from ha.salvage.publisher import Publisher, RestoreOutcome
 from qpidd_py.amqp.fields import FieldError
-from qpidd_py.broker.configuration import WAITING
 from qpidd_py.errors import LinkError
 
 log = logging.getLogger("ha")
@@ -122,16 +121,17 @@ class SalvageDoor:
         broker: str,
         peers: Peers,
         dial: Dial,
-        has_exchange: Callable[[str], bool],
+        address_of: Callable[[Record], tuple[str, str] | None],
     ) -> None:
-        """`broker`: the name of this broker, which has the exchanges of the primary or is it."""
+        """`broker`: the name of this broker.  `address_of`: exchange and routing key by which a message comes back, None
+        if the exchange in which it waited is gone."""
         self._loop = loop
         self._files = files
         self._broker = broker
         self._peers = peers
         self._copies = Copies(files)
         self._dial = dial
-        self._has_exchange = has_exchange
+        self._address_of = address_of
         self._tasks: set[asyncio.Task[None]] = set()
         self._busy: set[str] = set()
         self._opened: dict[tuple[str, int], _Opened] = {}
@@ -267,11 +267,11 @@ class SalvageDoor:
             except FieldError as error:
                 outcomes.append((number, f"its content header cannot be read: {error}"))
                 continue
-            exchange, routing_key = address_of(record)
-            if exchange and not self._has_exchange(exchange):
+            address = self._address_of(record)
+            if address is None:
                 outcomes.append((number, RestoreOutcome.NO_EXCHANGE.value))
                 continue
-            connection.publisher.publish(number, exchange, routing_key, header, record.body)
+            connection.publisher.publish(number, *address, header, record.body)
         async for number, outcome in connection.outcomes():
             outcomes.append((number, "" if outcome is RestoreOutcome.RESTORED else outcome.value))
         await self._note(name, outcomes)
@@ -316,13 +316,6 @@ class SalvageDoor:
         ):
             if numbers:
                 await asyncio.to_thread(self._files.mark, name, what, numbers)
-
-
-def address_of(record: Record) -> tuple[str, str]:
-    """Exchange and routing key by which it comes back: to its queue, or to the exchange in which it waited."""
-    if record.queue.startswith(WAITING):
-        return record.queue.removeprefix(WAITING), record.routing_key.decode("utf-8", "surrogateescape")
-    return "", record.queue
 
 
 def _batch(records: Iterator[Numbered]) -> list[Numbered]:

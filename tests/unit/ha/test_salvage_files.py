@@ -201,11 +201,11 @@ def asked(
             if there is None:
                 loop.call_soon(done, Answer(Outcome.SILENT))
             else:
-                doors.append(SalvageDoor(loop, there, "other", peers, Dial(Login()), {"there"}.__contains__))
+                doors.append(SalvageDoor(loop, there, "other", peers, Dial(Login()), lambda record: ("", record.queue)))
                 doors[-1].request(arguments, "", reply)
 
         peers = Peers(lambda: primary, lambda: list(known), request)
-        door = SalvageDoor(loop, files, "node1", peers, Dial(Login()), {"there"}.__contains__)
+        door = SalvageDoor(loop, files, "node1", peers, Dial(Login()), lambda record: ("", record.queue))
         doors = [door]
         answers = []
         for arguments in requests:
@@ -371,7 +371,7 @@ def test_a_file_that_changes_between_two_pages_is_read_anew(files: SalvageFiles)
     peers = Peers(lambda: "", list, lambda *_: None)
     loop = asyncio.new_event_loop()
     try:
-        door = SalvageDoor(loop, files, "a", peers, Dial(Login()), {"there"}.__contains__)
+        door = SalvageDoor(loop, files, "a", peers, Dial(Login()), lambda record: ("", record.queue))
         first, second = loop.run_until_complete(main(door))
     finally:
         loop.close()
