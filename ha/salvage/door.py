@@ -123,7 +123,7 @@ class SalvageDoor:
         dial: Dial,
         address_of: Callable[[Record], tuple[str, str] | None],
     ) -> None:
-        """`broker`: the name of this broker.  `address_of`: exchange and routing key by which a message comes back, None
+        """`broker`: the name of this broker.  `address_of`: exchange and routing key by which it comes back; None
         if the exchange in which it waited is gone."""
         self._loop = loop
         self._files = files
