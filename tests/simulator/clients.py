@@ -67,6 +67,11 @@ class Client:
         self._next = self.rng.randrange(8)
         self.after(self.rng.uniform(0.0, 0.1), self._connect)
 
+    @property
+    def unanswered(self) -> int:
+        """Methods of its greeting."""
+        return len(self._to_send)
+
     def accept(self, end: End) -> bool:
         return False
 
