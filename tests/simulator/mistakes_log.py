@@ -19,7 +19,7 @@ from ha.primary.arrivals import Arrivals
 from ha.primary.catchup import Plan
 from ha.primary.peer import Peer
 from ha.promotion.claims import ClaimRequest
-from qpidd_py.broker.vhost import VHost
+from qpidd_py.broker.operation_log import OperationLog
 from tests.simulator.disk import Disk
 from tests.simulator.environment import SimTransport
 from tests.simulator.mistakes_safety import patched
@@ -233,4 +233,4 @@ def salvage_skipped() -> AbstractContextManager[None]:
 def unchanged_is_safe() -> AbstractContextManager[None]:
     """What is bound or declared already is answered as soon as that is safe, whoever is primary meanwhile.  (It was so
     once.)"""
-    return patched(VHost, _unchanged=lambda self, position: position)
+    return patched(OperationLog, unchanged=lambda self, position: position)
