@@ -21,6 +21,12 @@ class Difference:
 
 KNOWN: Final = (
     Difference(
+        "exchange",
+        "connection.close 541",
+        "Channel.Close 406",
+        "RabbitMQ's plug-in fails on a `hash-header` that is no text",
+    ),
+    Difference(
         "exchange-delete",
         "Exchange.DeleteOk",
         "Channel.Close 406",
@@ -37,6 +43,8 @@ KNOWN: Final = (
 
 * a message whose time to live is 0 waits for a consumer until the millisecond is over; RabbitMQ drops it at once;
 * a queue with priorities that is full drops what has the lowest priority; RabbitMQ drops the head, the highest one;
+* `x-delivery-limit` as a text: RabbitMQ takes it, here it is refused;
+* `x-consumer-timeout` of queues, which RabbitMQ 3.10 does not know: a redeclaration with another value is refused here;
 * a dead letter that keeps its routing key goes to the keys of CC again; RabbitMQ remembers those of BCC, too.
 """
 

@@ -30,6 +30,7 @@ _ARGUMENTS: Final[dict[str, tuple[Any, ...]]] = {
     "x-message-ttl": (HOUR,),
     "x-expires": (HOUR,),
     "x-single-active-consumer": (True, True, False),
+    "x-queue-type": ("classic",),
     **LETTERS,
 }
 _WRONG: Final[dict[str, tuple[Any, ...]]] = {
@@ -39,6 +40,7 @@ _WRONG: Final[dict[str, tuple[Any, ...]]] = {
     "x-overflow": ("drop-tail",),
     "x-dead-letter-exchange": (1,),
     "x-mine": (1,),
+    "x-queue-type": ("fifo", 1),
     "x-delivery-limit": (3, -1),  # of quorum queues only
 }
 _MATCHES: Final[tuple[dict[str, Any], ...]] = (
