@@ -35,7 +35,7 @@ _WRONG: Final[dict[str, tuple[Any, ...]]] = {
     "x-max-length": (-1,),
     "x-queue-type": ("fifo", 1),
 }
-_WEIGHTS: Final = ("1", "2", "10", "0", "-1", "a", "", "1.5")
+_WEIGHTS: Final = ("2", "2", "2", "0", "-1", "a", "", "1.5")
 
 
 def _step(name: str, **values: st.SearchStrategy[Any]) -> st.SearchStrategy[Step]:
