@@ -87,7 +87,6 @@ cdef class Engine:
         self.removals = Removals()
         self.refused = deque()
         self.retained = {}
-        self.unlooked = set()
         self.publishers = set()
         self.throttles = set()
         self.starved = []
@@ -131,7 +130,6 @@ cdef class Engine:
         del self.queues[queue.number]
         self.expiries.drop(queue)
         self.retained.pop(queue, None)
-        self.unlooked.discard(queue)
         self.last_queue = None
         if self.on_removed is not None:
             self.note_all(queue, "deleted", True)
@@ -591,7 +589,6 @@ cdef class Engine:
         forget_returns(self)
         self.letters.clear()
         self.retained.clear()
-        self.unlooked.clear()
         self.refused.clear()
         self.uncommitted.clear()
         self.position = self.sequence = (epoch << SEQUENCE_BITS) | (self.sequence & SEQUENCE_MASK)
@@ -640,7 +637,6 @@ cdef class Engine:
         self.expiries = Deadlines()
         self.letters.clear()
         self.retained.clear()
-        self.unlooked.clear()
         self.refused.clear()
         self.uncommitted.clear()
         self.log.take()
