@@ -7,7 +7,7 @@ a log segment, which may have left memory: what an entry says of its record need
 Invariants
 * ids in a ring grow strictly; `GONE` entries keep their id, so the order holds and a binary search works.
 * `ready` and `unacked` count exactly the entries of that state.
-* every READY entry lies at `next` or later, or its index is in `returned` (requeued ones).
+* every READY entry lies at `next` or later, or its index is in `returned` (requeued ones), which has no others.
 * an absolute index stays valid until `grow` compacts the ring; holders keep (id, index) and use `locate`.
 * messages from `barrier` on belong to transactions that are not safe, or came later: they are READY and not handed out.
 * `gone` holds what this turn dequeued; a range low..high there may be extended only by the ring's next entry, so
@@ -281,6 +281,8 @@ cdef class Queue:
         e.state = READY
         e.flags |= ENTRY_REDELIVERED
         self.count(1, -1, 0, e.body)
+        if index >= self.next:
+            return 0  # it is looked at from there on (`look_from`); in `returned`, too, it would stay when it has gone
         if index + 1 == self.next and self.returned.count == 0:
             self.next = index
             return 0
@@ -676,6 +678,10 @@ cdef class Queue:
                 raise InvariantError(f"queue {self.name}: message {e.id} is half gone")
             if e.state == READY and i < self.next and not self._returned(i):
                 raise InvariantError(f"queue {self.name}: message {e.id} would never be handed out")
+        for i in range(self.returned.count):
+            i = self.returned.items[self.returned.start + i]
+            if i >= self.next or ring_at(&self.main, i).state != READY:
+                raise InvariantError(f"queue {self.name}: what lies at {i} has not come back")
         for i in range(self.side.head, self.side.tail):
             e = ring_at(&self.side, i)
             ready += e.state == READY

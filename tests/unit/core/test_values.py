@@ -228,3 +228,21 @@ def test_it_is_no_dead_letter() -> None:
     world.queue.dead_letter = lambda *_: pytest.fail("a replaced message is no dead letter")
     world.publish(("a", b"a1"), ("a", b"a2"))
     assert bodies(world.queue) == [b"a2"]
+
+
+def test_what_comes_back_in_disorder_is_handed_out_once_and_no_more_when_it_is_replaced() -> None:
+    """The one that goes makes the queue look from its place on; those behind it come back after that."""
+    world = World()
+    world.publish(*((value, value.encode()) for value in ("a", "b", "c", "d")))
+    world.client.channel.consume(world.queue, "t", False)
+    tags = [delivery[0] for delivery in deliveries(world.client.turn())]
+    world.publish(("a", b"a2"))
+    world.client.turn()
+    world.client.channel.cancel("t")
+    for tag in tags:
+        world.client.send(Basic.Nack(tag, requeue=True))
+        world.client.turn()
+    world.publish(("b", b"b2"), ("c", b"c2"), ("d", b"d2"))
+    world.queue.check()
+    world.client.channel.consume(world.queue, "u", True)
+    assert [delivery[1] for delivery in deliveries(world.client.turn())] == [b"b2", b"c2", b"d2"]
