@@ -32,6 +32,7 @@ cdef class Engine:
     cdef size_t letters_left                # that this turn may send
     cdef object letters                     # messages that leave unconsumed, not yet sent on (see letters.pyx)
     cdef bint letters_wait                  # until the message of the first one has been read
+    cdef set unlooked                       # last-value queues that a new primary looks through, see values.pyx
     cdef dict retained                      # letters that stay until they have another queue, see retained.pyx
     cdef uint64_t retry_at                  # when they are tried again
     cdef object refused                     # (queue, content) of publishes that a full queue has refused

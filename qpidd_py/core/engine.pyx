@@ -87,6 +87,7 @@ cdef class Engine:
         self.removals = Removals()
         self.refused = deque()
         self.retained = {}
+        self.unlooked = set()
         self.publishers = set()
         self.throttles = set()
         self.starved = []
@@ -130,6 +131,7 @@ cdef class Engine:
         del self.queues[queue.number]
         self.expiries.drop(queue)
         self.retained.pop(queue, None)
+        self.unlooked.discard(queue)
         self.last_queue = None
         if self.on_removed is not None:
             self.note_all(queue, "deleted", True)
@@ -589,6 +591,7 @@ cdef class Engine:
         forget_returns(self)
         self.letters.clear()
         self.retained.clear()
+        self.unlooked.clear()
         self.refused.clear()
         self.uncommitted.clear()
         self.position = self.sequence = (epoch << SEQUENCE_BITS) | (self.sequence & SEQUENCE_MASK)
@@ -637,6 +640,7 @@ cdef class Engine:
         self.expiries = Deadlines()
         self.letters.clear()
         self.retained.clear()
+        self.unlooked.clear()
         self.refused.clear()
         self.uncommitted.clear()
         self.log.take()

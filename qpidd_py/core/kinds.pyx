@@ -4,7 +4,7 @@
 from qpidd_py.core.duplicates cimport remember
 from qpidd_py.core.groups cimport Groups, group_settled
 from qpidd_py.core.pump cimport enforce
-from qpidd_py.core.values cimport LastValues, keep_last, look_through, value_back
+from qpidd_py.core.values cimport LastValues, keep_last, look_anew, value_back
 from qpidd_py.core.waiting cimport look_again, note_due
 from qpidd_py.core.watch cimport note_depth
 
@@ -37,7 +37,7 @@ cdef int taken_over(Engine engine, Queue queue) except -1:
     if queue.delays is not None:
         look_again(queue)
     if isinstance(queue.kind, LastValues):
-        look_through(engine, queue)
+        look_anew(engine, queue)
     elif queue.kind is not None:
         queue.kind = Groups((<Groups>queue.kind).key)
     if queue.over(0, 0):

@@ -16,6 +16,7 @@ from qpidd_py.core.pump cimport enforce, pump
 from qpidd_py.core.queue cimport UNLIMITED, Queue
 from qpidd_py.core.returns cimport log_counts
 from qpidd_py.core.settlements cimport go_on_releasing
+from qpidd_py.core.values cimport go_on_looking
 from qpidd_py.core.watch cimport look_at_depths
 
 cdef enum:
@@ -38,6 +39,8 @@ cdef int end_turn(Engine engine) except -1:
     try:
         if engine.returns:
             go_on_releasing(engine)
+        if engine.unlooked:
+            go_on_looking(engine)
         while rounds < 8 and (engine.turn_wanted or rounds == 0):
             engine.turn_wanted = False
             turn(engine)
@@ -47,8 +50,8 @@ cdef int end_turn(Engine engine) except -1:
         engine.turn_wanted = False
     finally:
         engine.in_turn = False
-    if not engine.short and (engine.refused or engine.unfinished or engine.returns or engine.dirty_queues
-                             or ((engine.letters or engine.expiring) and not engine.letters_wait)):
+    if not engine.short and (engine.refused or engine.unfinished or engine.returns or engine.unlooked
+                             or engine.dirty_queues or ((engine.letters or engine.expiring) and not engine.letters_wait)):
         engine.turn_wanted = True
     if engine.short or engine.lacked:
         engine.lacked = False

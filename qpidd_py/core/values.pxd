@@ -8,8 +8,10 @@ cdef class LastValues:          # of a queue that keeps the last message of each
     cdef bytes name
     cdef dict newest            # value -> id of the newest message that has it
     cdef dict values            # id -> value
-    cdef bint stale             # messages have come that are not noted
+    cdef bint stale             # there are messages that are not noted: those behind `seen`
+    cdef uint64_t seen
 
 cdef int keep_last(Engine engine, Queue queue) except -1
-cdef int look_through(Engine engine, Queue queue) except -1
+cdef int look_anew(Engine engine, Queue queue) except -1
+cdef int go_on_looking(Engine engine) except -1
 cdef int value_back(Engine engine, Queue queue, uint64_t id) except -1

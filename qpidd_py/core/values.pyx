@@ -6,18 +6,22 @@ it comes back while there is a newer one it goes.  A message without the header 
 
 The removal is a decision of this primary, like that of an overflow: it confirms nothing.  The publish of the removed
 message waits for its own operation, and the dequeue stands in the log behind the enqueue of the newer one: a backup has
-the old one, or both, or the new one, never none.  A new primary that has both looks through its queues once, and removes
-what it finds; so do a restart and the primary of a transaction that did not become safe: it has the old one.
+the old one, or both, or the new one, never none.  A new primary that has both looks through its queues once, oldest
+messages first, and removes what it finds; so do a restart and the primary of a transaction that did not become safe: it
+has the old one.  It looks in slices (3 us for each message), and at some with each message that comes, so it ends;
+meanwhile a queue may hand out what is replaced.
 
 Values are octets of text, a number in digits, or else the field as it is.
 """
 from qpidd_py.core.properties cimport header_value
-from qpidd_py.core.ring cimport GONE, READY, Entry, content_of, ring_at
+from qpidd_py.core.ring cimport GONE, READY, Entry, content_of, ring_after, ring_at
 
 from qpidd_py.errors import InvariantError, PageError
 
 cdef enum:
     FEW = 64                    # notes of messages that have left, that do not matter
+    SOME = 4                    # looked at with each message that comes
+    COST = 8                    # of one that may be read from the page file, in units of a slice
 
 
 cdef class LastValues:
@@ -39,24 +43,58 @@ cdef int keep_last(Engine engine, Queue queue) except -1:
     cdef LastValues kept = <LastValues>queue.kind
     try:
         if kept.stale:
-            return look_through(engine, queue)
+            look_on(engine, queue, SOME, False)
+            return 0
         note(engine, queue, kept, ring_at(&queue.main, queue.main.tail - 1))
         if len(kept.values) > 2 * (queue.ready + queue.unacked) + FEW:
             forget_gone(queue, kept)
     except MemoryError:
-        kept.stale = True
+        look_anew(engine, queue)
     return 0
 
 
-cdef int look_through(Engine engine, Queue queue) except -1:
-    """All messages, oldest first.  (With a page file this reads what has left memory.)"""
+cdef int look_anew(Engine engine, Queue queue) except -1:
+    """At all messages; the turns go on."""
     cdef LastValues kept = <LastValues>queue.kind
-    cdef uint64_t i
-    kept.newest, kept.values, kept.stale = {}, {}, True
-    for i in range(queue.main.head, queue.main.tail):
-        if ring_at(&queue.main, i).state != GONE:
-            note(engine, queue, kept, ring_at(&queue.main, i))
-    kept.stale = False
+    kept.newest, kept.values, kept.seen = {}, {}, 0
+    kept.stale = queue.main.head < queue.main.tail
+    if kept.stale:
+        engine.unlooked.add(queue)
+        engine.want_turn()
+    return 0
+
+
+cdef int go_on_looking(Engine engine) except -1:
+    """A slice."""
+    cdef Queue queue
+    engine.slice.begin(engine.schedule is None)
+    for queue in list(engine.unlooked):
+        if not queue.deleted and (<LastValues>queue.kind).stale:
+            look_on(engine, queue, -1, True)
+            if (<LastValues>queue.kind).stale:
+                return 0
+        engine.unlooked.discard(queue)
+    return 0
+
+
+cdef int look_on(Engine engine, Queue queue, size_t most, bint sliced) except -1:
+    """At up to `most` messages, oldest first, or until the slice is over.  (This reads what is in the page file.)"""
+    cdef LastValues kept = <LastValues>queue.kind
+    cdef uint64_t i = ring_after(&queue.main, kept.seen), id
+    try:
+        while i < queue.main.tail:
+            if most == 0 or (sliced and engine.slice.spent(COST if engine.pool.paged else 1)):
+                return 0
+            id = ring_at(&queue.main, i).id
+            if ring_at(&queue.main, i).state != GONE:
+                note(engine, queue, kept, ring_at(&queue.main, i))
+            kept.seen = id
+            most -= 1
+            i += 1
+        kept.stale = False
+    except MemoryError:
+        kept.newest, kept.values, kept.seen = {}, {}, 0
+        raise
     return 0
 
 
@@ -108,7 +146,7 @@ cdef int value_back(Engine engine, Queue queue, uint64_t id) except -1:
             return replace(engine, queue, kept, id)
         kept.newest[value] = id
     except MemoryError:
-        kept.stale = True
+        look_anew(engine, queue)
     return 0
 
 

@@ -8,8 +8,12 @@ import pytest
 from pamqp.commands import Basic
 
 from qpidd_py.core import Batch, Engine, Queue
+from qpidd_py.core.batch import HEADER_SIZE
 from qpidd_py.core.values import keep_last_of
 from tests.support.memory import MemoryClient, confirms, deliveries
+
+DEQUEUE = 2
+"""OP_DEQUEUE of the core."""
 
 
 class World:
@@ -170,6 +174,96 @@ def test_one_that_was_held_goes_at_a_fail_over_when_there_is_a_newer_one() -> No
     world.publish(("a", b"a2"), ("b", b"b1"))
     assert bodies(world.copy) == [b"a1", b"a2", b"b1"]
     assert world.promoted() == [b"a2", b"b1"]
+
+
+def slow(world: World, keys: int) -> list[int]:
+    """The backup has two of each value, is promoted, and looks through them in turns that it asks for."""
+    asked: list[int] = []
+    batches: list[Batch] = []
+    world.engine.on_batch = batches.append
+    for round in range(2):
+        for number in range(keys):
+            world.client.publish(b"%d.%d" % (round, number), "q", headers={"key": number})
+        world.engine.end_turn()
+    for batch in batches:
+        world.backup.apply_held(batch.last, _without_dequeues(bytes(batch)))
+    world.backup.schedule = lambda: asked.append(1)
+    world.backup.slice.look, world.backup.slice.most = 4, 1
+    world.backup.passive = False
+    world.backup.begin_epoch(2)
+    return asked
+
+
+def _without_dequeues(batch: bytes) -> bytes:
+    kept, at = [], HEADER_SIZE
+    while at < len(batch):
+        size = int.from_bytes(batch[at : at + 4], "little")
+        kept.append(batch[at : at + size] if batch[at + 4] != DEQUEUE else b"")
+        at += size
+    return b"".join(kept)
+
+
+def finished(world: World, asked: list[int]) -> int:
+    """Turns until no more are wanted."""
+    turns = 0
+    while asked:
+        asked.clear()
+        world.backup.end_turn()
+        turns += 1
+        world.copy.check()
+    return turns
+
+
+def test_a_new_primary_looks_through_many_in_many_turns() -> None:
+    world = World()
+    asked = slow(world, 40)
+    assert world.copy.ready == 80 and asked
+    assert finished(world, asked) >= 10
+    assert bodies(world.copy) == [b"1.%d" % number for number in range(40)]
+
+
+def test_what_comes_while_it_looks_replaces_what_was_there_and_speeds_it_up() -> None:
+    world = World()
+    asked = slow(world, 40)
+    client = MemoryClient(world.backup, q=world.copy)
+    for number in range(30):
+        client.publish(b"new %d" % number, "q", headers={"key": number})
+    client.turn()
+    assert world.copy.ready < 80
+    finished(world, asked)
+    assert bodies(world.copy) == [b"1.%d" % number for number in range(30, 40)] + [b"new %d" % n for n in range(30)]
+
+
+def test_what_a_client_holds_while_it_looks_goes_when_it_comes_back() -> None:
+    world = World()
+    asked = slow(world, 10)
+    client = MemoryClient(world.backup, q=world.copy)
+    client.channel.consume(world.copy, "c", False, 3)
+    got = deliveries(client.turn())
+    finished(world, asked)
+    assert len(got) == 3 and world.copy.ready == 10
+    client.connection.close()
+    finished(world, [1])
+    assert bodies(world.copy) == [b"1.%d" % number for number in range(10)]
+
+
+def test_a_primary_that_is_deposed_while_it_looks_begins_again_when_it_is_promoted_again() -> None:
+    world = World()
+    asked = slow(world, 10)
+    world.backup.end_turn()
+    world.backup.passive = True
+    world.backup.demote()
+    world.backup.passive = False
+    world.backup.begin_epoch(3)
+    finished(world, asked)
+    assert bodies(world.copy) == [b"1.%d" % number for number in range(10)]
+
+
+def test_a_queue_that_is_deleted_while_it_is_looked_through_is_forgotten() -> None:
+    world = World()
+    asked = slow(world, 10)
+    world.backup.delete_queue(world.copy)
+    finished(world, asked)
 
 
 def test_a_new_primary_goes_on_replacing() -> None:
