@@ -115,7 +115,6 @@ cdef class Queue:
     cdef int remove_range(self, uint64_t low, uint64_t high) except -1
     cdef void squeeze(self) noexcept
     cdef void remove_from(self, Ring* ring, uint64_t low, uint64_t high) noexcept
-    cdef bint _returned(self, uint64_t index) noexcept
     cdef int clear(self) except -1
     cdef int reset(self) except -1
     cdef int push_side(self, Segment segment, uint32_t offset, uint32_t size, uint64_t id, uint8_t flags) except -1

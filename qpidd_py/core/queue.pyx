@@ -659,6 +659,7 @@ cdef class Queue:
         cdef uint64_t i, ready = 0, unacked = 0, last = 0, bodies = 0, unreadable = 0
         cdef Entry* e
         cdef Queue level
+        returned = {self.returned.items[self.returned.start + i] for i in range(self.returned.count)}
         for level in self.levels or ():
             level.check()
             ready += level.ready
@@ -676,12 +677,8 @@ cdef class Queue:
             unreadable += e.state != GONE and (<Segment>e.segment).rotten
             if (e.state == GONE) != (e.segment == NULL):
                 raise InvariantError(f"queue {self.name}: message {e.id} is half gone")
-            if e.state == READY and i < self.next and not self._returned(i):
-                raise InvariantError(f"queue {self.name}: message {e.id} would never be handed out")
-        for i in range(self.returned.count):
-            i = self.returned.items[self.returned.start + i]
-            if i >= self.next or ring_at(&self.main, i).state != READY:
-                raise InvariantError(f"queue {self.name}: what lies at {i} has not come back")
+            if (e.state == READY and i < self.next) != (i in returned):
+                raise InvariantError(f"queue {self.name}: message {e.id} would never be handed out, or twice")
         for i in range(self.side.head, self.side.tail):
             e = ring_at(&self.side, i)
             ready += e.state == READY
@@ -692,13 +689,6 @@ cdef class Queue:
         if (ready, unacked, bodies) != (self.ready, self.unacked, self.ready_bytes):
             raise InvariantError(f"queue {self.name}: counted {ready}, {unacked}, {bodies} octets; "
                                  f"kept {self.ready}, {self.unacked}, {self.ready_bytes}")
-
-    cdef bint _returned(self, uint64_t index) noexcept:
-        cdef size_t k
-        for k in range(self.returned.count):
-            if self.returned.items[self.returned.start + k] == index:
-                return True
-        return False
 
     @property
     def moves(self):
