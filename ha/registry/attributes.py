@@ -27,11 +27,12 @@ brokers know themselves counts in every promotion.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from ha.model.environment import Exchanged
 from ha.model.membership import HaState
-from ha.registry.steps import Steps, Tool, Tools, Wait, run
+from ha.registry.steps import OlderError, Steps, Tool, Tools, Wait, run
 from ha.registry.view import NodeView, decode, encode, parse, query
 from ha.registry.worker import RegistryError, newest
 
@@ -102,7 +103,10 @@ class AttributeRegistry:
 
     def _seal(self, value: str, number: int, deadline: float) -> Steps[list[HaState]]:
         """Prevent that the copy of a node that lacks the change undoes it.  Returns all entries."""
-        yield from run(self._tools, deadline, "cibadmin", "--modify", "--xml-text", f'<cib admin_epoch="{number}"/>')
+        with suppress(OlderError):  # another broker has just sealed as much or more
+            yield from run(
+                self._tools, deadline, "cibadmin", "--modify", "--xml-text", f'<cib admin_epoch="{number}"/>'
+            )
         views = yield from self._read_back(lambda view: value in view.values and view.seal >= number, deadline)
         return self._states(*views.values())
 

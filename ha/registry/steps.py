@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from ha.registry.worker import RegistryError
 
@@ -53,12 +53,19 @@ class Wait:
 
 
 Steps = Generator[Wait, list[Tool], T]
+OLDER: Final = 103
+"""Exit code of `cibadmin` (CRM_EX_OLD): the configuration is newer than the update, and nothing was changed."""
+
+
+class OlderError(RegistryError):
+    """An update has met a newer configuration."""
 
 
 def failed(name: str, code: int, output: str) -> RegistryError:
     """`output`: the standard error of the command."""
     lines = output.strip().splitlines()
-    return RegistryError(f"{name} ended with code {code}: {lines[-1] if lines else ''}")
+    kind = OlderError if code == OLDER else RegistryError
+    return kind(f"{name} ended with code {code}: {lines[-1] if lines else ''}")
 
 
 def run(tools: Tools, deadline: float, name: str, *words: str) -> Steps[str]:

@@ -27,6 +27,7 @@ def test_a_change_without_memory_for_it_is_told_later() -> None:
         engine=engine,
         exchanges={FAILOVER: SimpleNamespace(size=1)},
         routing=SimpleNamespace(destinations=lambda *_: [None]),
+        bindings=SimpleNamespace(),
     )
     updates = FailoverUpdates(vhost, lambda: addresses)
     addresses.append("two:2")

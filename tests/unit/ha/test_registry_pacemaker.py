@@ -58,6 +58,9 @@ CIBADMIN = """#!/bin/sh
 asked=$NODE
 [ "$5" != --node ] || asked=$6
 echo "cibadmin $asked" >> "$PACEMAKER/log"
+if [ "$1" = --modify ] && [ -e "$PACEMAKER/older" ]; then
+    cat "$PACEMAKER/older" > "$PACEMAKER/seal"; echo "Update was older than existing configuration" >&2; exit 103
+fi
 if [ "$1" = --modify ]; then echo "$3" > "$PACEMAKER/seal"; exit 0; fi
 if [ -e "$PACEMAKER/hang-$asked" ]; then echo $$ >> "$PACEMAKER/hung"; exec sleep 60; fi
 if [ -e "$PACEMAKER/fail-$asked" ]; then echo "Could not connect to the CIB" >&2; exit 102; fi
@@ -177,6 +180,16 @@ def test_what_a_node_lacks_is_sealed(cluster: Cluster, fault: str, monkeypatch: 
         exchange("", state(A, number), TIME)
         seal = cluster.directory / "seal"
         assert (seal.read_text() if seal.exists() else "") == (f'<cib admin_epoch="{number}"/>\n' if fault else "")
+
+
+def test_another_broker_has_sealed_more_at_the_same_time(cluster: Cluster) -> None:
+    cluster.nodes(node3=ONLINE)
+    cluster.set("behind-node2")
+    (cluster.directory / "older").write_text('<cib admin_epoch="2"/>\n')
+    assert exchange("", state(A, 1), TIME).states == (state(A, 1),)
+    (cluster.directory / "older").write_text('<cib admin_epoch="0"/>\n')
+    with pytest.raises(RegistryError):  # less than that is no seal
+        exchange("", state(A, 2), BUSY / 2)
 
 
 def test_what_a_hung_command_leaves_behind_is_killed(cluster: Cluster) -> None:
