@@ -350,6 +350,7 @@ class Node:
     def depose(self, ballot: tuple[int, str], reason: str, address: str) -> None:
         """A higher ballot was seen: stop confirming, close the clients, follow the new primary."""
         self.role.stop()
+        self.local.engine.flush()  # what clients got in this turn is in our log before they have it
         with suppress(StateNotStored):
             # Step down even if the disk fails.  No broker asked for this vote; it is stored when we join.
             self.local.persist(epoch=ballot[0], leader=ballot[1])
