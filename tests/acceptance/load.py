@@ -35,7 +35,13 @@ class Pair(Protocol):
     received: list[int]
 
     def finish(self) -> None:
-        """Sends no more, and returns when everything sent is confirmed and received."""
+        """`stop` and `close`."""
+
+    def stop(self) -> None:
+        """Sends no more, and returns when everything sent is confirmed and received; what comes again still is."""
+
+    def close(self) -> None:
+        """Receives no more."""
 
 
 class PlainPair:
@@ -81,9 +87,16 @@ class PlainPair:
                 return
 
     def finish(self) -> None:
+        self.stop()
+        self.close()
+
+    def stop(self) -> None:
+        """As `Pair.stop`."""
         self._stop.set()
         self._threads[0].join(PATIENCE)
         wait_for(lambda: all_received(self), PATIENCE, f"all of {self.queue}")
+
+    def close(self) -> None:
         self._done.set()
         self._threads[1].join(PATIENCE)
         assert not any(thread.is_alive() for thread in self._threads)
@@ -127,10 +140,17 @@ class LibraryPair:
                 self._session.acknowledge(message, sync=False)
 
     def finish(self) -> None:
+        self.stop()
+        self.close()
+
+    def stop(self) -> None:
+        """As `Pair.stop`."""
         self._stop.set()
         self._threads[0].join(PATIENCE)
         self._sender.sync(PATIENCE)
         wait_for(lambda: all_received(self), PATIENCE, f"all of {self.queue}")
+
+    def close(self) -> None:
         assert self._connection.close(5) == []
         self._threads[1].join(PATIENCE)
         assert not self.errors
