@@ -111,6 +111,7 @@ class LocalMember:
         """Why we have forgotten a vote, until a primary has listed us; empty if we have not."""
         self._fresh = not state.epoch and not state.in_sync.version
         self._voted = state.epoch
+        self._led: tuple[Lineage, dict[str, int]] = {}, {}
         self._disbelieved = 0
         self._began = env.now()
         self.closed: Callable[[], str] = lambda: ""
@@ -190,7 +191,9 @@ class LocalMember:
     @property
     def epochs_led(self) -> dict[str, int]:
         """As in `View`."""
-        led = {origin.leader: epoch for epoch, origin in sorted(self.lineage.items())}
+        if self._led[0] is not self.lineage:  # epochs become many, and this is asked at every look
+            self._led = self.lineage, {origin.leader: epoch for epoch, origin in sorted(self.lineage.items())}
+        led = self._led[1]
         return {**led, self.id: max(led.get(self.id, 0), self._voted)}
 
     def _durable(self, position: int) -> int:

@@ -154,11 +154,12 @@ class View:
 
 
 def epochs_led(value: Mapping[str, Any]) -> dict[str, int]:
-    """The field `led`; it may be missing.  Raises LinkError when it is something else."""
-    found = value.get("led", {})
+    """The field `led`; it may be missing.  What it says of epochs above the vote of its broker is not believed, so that
+    a faulty one makes no copy of another look old.  Raises LinkError when it is something else."""
+    found, vote = value.get("led", {}), need_epoch(value)
     if not isinstance(found, Mapping) or not all(is_short_text(id) and type(n) is int for id, n in found.items()):
         raise LinkError(f"not the epochs that brokers have led: {found!r:.80}")
-    return dict(found)
+    return {id: epoch for id, epoch in found.items() if epoch <= vote}
 
 
 def _ports(found: object) -> tuple[int, ...]:

@@ -203,12 +203,12 @@ def test_a_set_that_is_older_shows_an_old_copy(mode: str, record: ManagerRecord 
 def test_a_broker_that_does_not_know_that_it_has_led_is_an_old_copy(mode: str) -> None:
     """It is the only whole member: what b cannot read (rot) is a reason to ask for another one, and none for this."""
     led = (("id-a", 1), ("id-b", 2))
-    rotten, copy = restored(C, 200, whole=False, durable=0, led=led), restored(B, 120, led=(("id-b", 1),))
+    rotten, copy = restored(C, 200, epoch=2, whole=False, durable=0, led=led), restored(B, 120, led=(("id-b", 1),))
     others = survey(rotten, a=REFUSED)
     aged = "its data directory is an older copy: it has led epoch 2 and does not know that"
     assert refusal(copy, others, mode).startswith(aged)
     assert not refusal(replace(copy, led=(("id-b", 2),)), others, "availability").startswith(aged)
-    best = view(C, 200, led=led)
+    best = view(C, 200, epoch=2, led=led)
     answers = {"b:1": Answer(Outcome.ANSWERED, copy.to_json()), "a:1": Answer(REFUSED)}
     found = decide(best, Survey.of("id-c", answers), Safety(mode, BROKERS, 2.0, True))
     assert isinstance(found, Claim) and [member.id for member in found.members] == ["id-c"]
@@ -221,6 +221,34 @@ def test_a_broker_knows_who_has_led_by_its_log_and_its_own_vote() -> None:
         assert local.epochs_led == {"id-b": expected, "id-x": 5}
         local.persist(epoch=9, leader="id-x")
         assert local.epochs_led["id-b"] == expected
+
+
+def test_who_has_led_is_found_once_for_each_history() -> None:
+    """It is asked at every look, and epochs become many."""
+
+    class Counted(dict[int, Origin]):
+        asked = 0
+
+        def items(self) -> Any:
+            self.asked += 1
+            return super().items()
+
+    local = member(SET, make(1, 9))
+    local.lineage = history = Counted({1: Origin("id-a"), 2: Origin("id-c")})
+    assert local.epochs_led == local.epochs_led == {"id-a": 1, "id-c": 2, "id-b": 1}
+    assert history.asked == 1
+    local.lineage = {**history, 3: Origin("id-a")}
+    assert local.epochs_led["id-a"] == 3
+
+
+def test_what_a_broker_says_of_epochs_above_its_vote_is_not_believed() -> None:
+    """One faulty broker could make the copies of all others look old, for ever."""
+    faulty = view(C, led=(("id-b", 60000), ("id-a", 1)))
+    heard = survey(faulty).views[0]
+    assert heard.led == (("id-a", 1),) and not view(B, led=(("id-b", 1),)).outdated([heard])
+    for wrong in ([["id-b", 1]], {"id-b": "1"}, {"id-b": True}, {"x" * 5000: 1}):
+        answer = Answer(Outcome.ANSWERED, {**view(C).to_json(), "led": wrong})
+        assert Survey.of("id-b", {"c:1": answer}).views == ()
 
 
 def test_the_advice_names_the_disks_that_are_missing() -> None:
