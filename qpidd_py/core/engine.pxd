@@ -89,6 +89,7 @@ cdef class Engine:
     cdef int hold_outputs(self, list queues) except -1
     cdef int commit_outputs(self, uint64_t position, list queues) except -1
     cdef int release_committed(self) except -1
+    cdef int forget_decisions(self) except -1
     cdef int hold_confirm(self, Sender sender, uint64_t tag, uint64_t position, bint refused) except -1
     cdef void mark_queue(self, Queue queue) noexcept
     cdef int relieve(self, Sender sender) except -1

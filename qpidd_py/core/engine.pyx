@@ -580,6 +580,12 @@ cdef class Engine:
 
     # ---------------------------------------------------------------- roles
 
+    cdef int forget_decisions(self) except -1:
+        """That were not carried out when the role changed."""
+        for pending in (self.letters, self.retained, self.unlooked, self.refused, self.uncommitted):
+            pending.clear()
+        return 0
+
     def begin_epoch(self, uint64_t epoch):
         """This broker becomes primary: positions go on counting in the new epoch, every message is ready."""
         cdef Queue queue
@@ -589,11 +595,7 @@ cdef class Engine:
             raise InvariantError(f"epoch {epoch} is beyond 65535")
         self.flush()
         forget_returns(self)
-        self.letters.clear()
-        self.retained.clear()
-        self.unlooked.clear()
-        self.refused.clear()
-        self.uncommitted.clear()
+        self.forget_decisions()
         self.position = self.sequence = (epoch << SEQUENCE_BITS) | (self.sequence & SEQUENCE_MASK)
         self.changed = self.replicated = self.position      # nothing of what was taken over is known to be safe
         for queue in self.queues.values():
@@ -638,11 +640,7 @@ cdef class Engine:
         self.recounted_queues = []
         self.dirty_queues = []
         self.expiries = Deadlines()
-        self.letters.clear()
-        self.retained.clear()
-        self.unlooked.clear()
-        self.refused.clear()
-        self.uncommitted.clear()
+        self.forget_decisions()
         self.log.take()
         for queue in self.queues.values():
             queue.delivery_noted = False
