@@ -1,6 +1,7 @@
 """The held monitor: it ends when there is something to tell, and may itself be ended at any moment."""
 
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -197,9 +198,9 @@ def test_nonsense_in_the_list_of_members_kills_no_backup(agent: Agent, members: 
     from qpidd_agent.others import primary_elsewhere
     from qpidd_agent.parameters import Parameters
 
-    parameters = Parameters({"OCF_RESKEY_config": "/nonexistent"})
-    parameters.brokers = members
-    assert not primary_elsewhere(parameters)
+    option = f"--ha-brokers-url={shlex.quote(members)}"
+    parameters = Parameters({"OCF_RESKEY_config": "/nonexistent", "OCF_RESKEY_options": option})
+    assert parameters.brokers == members and not primary_elsewhere(parameters)
 
 
 def test_the_death_of_a_primary_is_called_so_whichever_monitor_reports_it(primary: Agent) -> None:

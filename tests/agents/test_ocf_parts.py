@@ -133,7 +133,15 @@ def test_durations(text: str, value: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "option", ["--ha-brokers-url a:1,b:2", "--ha-brokers-url=a:1,b:2", "--port 1 --ha-brokers-url a:1,b:2 -x"]
+    "option",
+    [
+        "--ha-brokers-url a:1,b:2",
+        "--ha-brokers-url=a:1,b:2",
+        "--port 1 --ha-brokers-url a:1,b:2 -x",
+        "--ha-brokers-url='a:1,b:2'",
+        '--broker-name "my --ha-brokers-url d:4" --ha-brokers-url "a:1,b:2"',
+        "--ha-brokers-url d:4 --ha-brokers-url a:1,b:2",
+    ],
 )
 def test_the_members_may_be_given_with_the_options(option: str, tmp_path: Path) -> None:
     file = tmp_path / "qpidd.conf"

@@ -58,9 +58,18 @@ class Parameters:
         password = file.get("ha-password", "") or _first_line(file.get("ha-password-file", ""))
         self.login = (user, password) if user else ("guest", "guest")
         """User and password for the agent's requests to the broker."""
-        self.brokers = _given("ha-brokers-url", self.options) or file.get("ha-brokers-url", "")
-        """All members of the cluster."""
+        self._brokers = file.get("ha-brokers-url", "")
         self.mechanism = file.get("ha-mechanism", "").upper() or "PLAIN"
+
+    @property
+    def brokers(self) -> str:
+        """All members of the cluster.  Raises `Failure` for options that cannot be split."""
+        found, given = self._brokers, words(self.options)
+        for index, word in enumerate(given):
+            name, _, value = word.partition("=")
+            if name == "--ha-brokers-url":
+                found = value or "".join(given[index + 1 : index + 2])
+        return found
 
     @property
     def lock(self) -> str:
@@ -75,12 +84,6 @@ class Parameters:
     def config_file(self) -> str:
         """The configuration file; empty if there is none and none was given."""
         return self.config if self.given["config"] or os.path.exists(self.config) else ""
-
-
-def _given(name: str, options: str) -> str:
-    """The value of an option in further options for the broker, which override its file; empty if it is not there."""
-    found = options.replace(f"--{name}=", f"--{name} ").partition(f"--{name} ")[2].split()
-    return found[0] if found else ""
 
 
 def _tls(file: "Mapping[str, str]") -> "tuple[str, str, str]":
