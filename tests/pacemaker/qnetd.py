@@ -48,20 +48,20 @@ def _introduce(cluster: Cluster, server: int, directory: Path) -> None:
     first, *others = cluster.lab.nodes
     authority = _read(server, "qnetd-cacert.crt")
     for node in cluster.lab.nodes:
-        node.path("/root/ca.crt").write_bytes(authority)
-        node.run("corosync-qdevice-net-certutil", "-i", "-c", "/root/ca.crt", check=True)
+        node.path("/etc/corosync/ca.crt").write_bytes(authority)
+        node.run("corosync-qdevice-net-certutil", "-i", "-c", "/etc/corosync/ca.crt", check=True)
     first.run("corosync-qdevice-net-certutil", "-r", "-n", "lab", check=True)
     (directory / "node.crq").write_bytes(first.path(f"{DATABASE}/qdevice-net-node.crq").read_bytes())
     sign = ("corosync-qnetd-certutil", "-s", "-c", str(directory / "node.crq"), "-n", "lab")
     done = subprocess.run(["nsenter", "-t", str(server), "-m", *sign], capture_output=True, text=True, timeout=TIME)
     assert done.returncode == 0, done.stdout + done.stderr
     signed = _read(server, "cluster-lab.crt")
-    first.path("/root/signed.crt").write_bytes(signed)
-    first.run("corosync-qdevice-net-certutil", "-M", "-c", "/root/signed.crt", check=True)
+    first.path("/etc/corosync/signed.crt").write_bytes(signed)
+    first.run("corosync-qdevice-net-certutil", "-M", "-c", "/etc/corosync/signed.crt", check=True)
     key = first.path(f"{DATABASE}/qdevice-net-node.p12").read_bytes()
     for node in others:
-        node.path("/root/node.p12").write_bytes(key)
-        node.run("corosync-qdevice-net-certutil", "-m", "-c", "/root/node.p12", check=True)
+        node.path("/etc/corosync/node.p12").write_bytes(key)
+        node.run("corosync-qdevice-net-certutil", "-m", "-c", "/etc/corosync/node.p12", check=True)
     for node in cluster.lab.nodes:
         node.run("corosync-qdevice", check=True)
 
