@@ -116,6 +116,8 @@ class BrokerProcess(Ports):
         self.original: BrokerProcess | None = None
         """Whose data directory was copied here."""
         self._waiting: list[tuple[object, int, Call]] = []
+        self._brokers: list[Broker] = []
+        """Of all its lives."""
         self._ends: list[End] = []
         self._unanswered: dict[int, Callable[[], None]] = {}
         self.new_machine()
@@ -182,6 +184,7 @@ class BrokerProcess(Ports):
         self.seen_safe = self.engine.safe
         self.broker = Broker(self.name, heartbeat=1, rng=self.rng, engine=self.engine)
         self.broker.connections = OrderedConnections()  # type: ignore[assignment]
+        self._brokers.append(self.broker)
         self.broker.vhost.default_replicate, self.broker.vhost.clustered = "all", True
         self.broker.passive = True
         configuration, run = VHostConfiguration(self.broker), f"{self.name}.{self.life}"
@@ -263,6 +266,11 @@ class BrokerProcess(Ports):
         self.alive = False
         self.died()
         self._waiting.clear()
+        for broker in self._brokers:
+            # What a client holds refers to its consumer in the core, where the garbage collector does not see it.
+            broker.engine.schedule = None
+            for connection in list(broker.connections):
+                connection.core.close()
 
     def _schedule(self) -> None:
         if self.reactor.reading:

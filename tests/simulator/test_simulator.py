@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections import Counter
 from collections.abc import Sequence
 
@@ -109,6 +111,17 @@ def test_a_seed_replays_exactly() -> None:
     first, second = check(plan(7, "manager")), check(plan(7, "manager"))
     assert first.schedule() == second.schedule()
     assert first.scheduler.steps == second.scheduler.steps
+
+
+def test_nothing_is_left_of_a_run() -> None:
+    """Thousands of seeds run in one process."""
+    simulation = Simulation(plan(1, "quorum", ("crash",)))
+    simulation.run()
+    lives = [weakref.ref(broker) for process in simulation.brokers for broker in process._brokers]
+    assert len(lives) > len(simulation.brokers)
+    del simulation
+    gc.collect()
+    assert [each for each in lives if each() is not None] == []
 
 
 def test_a_scenario_from_a_file_replays_exactly() -> None:
