@@ -15,7 +15,7 @@ def clustered(node: Node, *others: str, **options: str) -> Node:
     settings = {"ha_cluster": "yes", "ha_brokers_url": url, "ha_replicate": "all", "link_heartbeat_interval": "0.5"}
     settings |= {"ha_safety": "manager", "ha_registry": "none"}
     node.configure(ha_username=USER, ha_password=PASSWORD, **{**settings, **options})
-    node.set(QPID_HA_OPTIONS=f"--config {node.config} --timeout 1", QPID_PROMOTE_WAIT="0", QPID_WAIT="10")
+    node.set(QPID_HA_OPTIONS=f"--config {node.config} --timeout 5", QPID_PROMOTE_WAIT="0", QPID_WAIT="10")
     return node
 
 

@@ -213,8 +213,8 @@ def test_many_threads_at_once(lab: Lab) -> None:
 
 def test_ctrl_c_while_the_caller_reads(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """The message is still kept, and confirmed by whoever reads then."""
-    lab.borrow()
     monkeypatch.setattr(lending, "PATIENCE", 30.0)  # it reads until the interrupt comes, on a machine with load, too
+    lab.borrow()
     lab.broker.confirm = "hold"
     main = threading.get_ident()
 
