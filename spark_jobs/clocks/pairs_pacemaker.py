@@ -125,7 +125,7 @@ def ring_pairs(rows: Iterable[Event]) -> Iterator[tuple[Event, Event]]:
     rings: dict[str, dict[str, list[Event]]] = defaultdict(lambda: defaultdict(list))
     for event in rows:
         ring = (event.get("attrs") or {}).get("ring")
-        if event["kind"] == "membership" and event.get("source") == "corosync" and ring:
+        if event["kind"] == "membership" and event.get("source") in ("corosync", "syslog") and ring:
             rings[ring][event["node"]].append(event)
     for nodes in rings.values():
         if all(len(of) == 1 for of in nodes.values()):

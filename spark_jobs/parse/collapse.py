@@ -27,6 +27,7 @@ EVENT = 10_000_000
 COARSEST = 1_000_000
 """us: no log has a coarser clock, so a group that is older by this and the tolerance is closed."""
 IDS = ("call", "trans", "action", "event", "ring", "ref", "pe", "rc", "op", "child_pid", "target_rc")
+_CLOCKS = ("ts_mono", "boot_id")
 _RANKS = {"pacemaker": 0, "corosync": 0, "text": 1, "syslog": 1, "crm_mon": 2}
 Clock = Callable[[Event], int | None]
 
@@ -67,7 +68,9 @@ RULES = {
     "fence_request": CollapseRule(("peer",)),
     "fence_op_done": CollapseRule(("peer", "fence", "result"), EVENT),
     "fence_notify": CollapseRule(("peer", "fence", "result"), EVENT),
+    "fence_delay": CollapseRule(("peer", "device")),
     "self_fenced": CollapseRule(("by",)),
+    "stop_request": CollapseRule(("daemon",)),
     "attr": CollapseRule(("name", "target", "old", "new")),
     "daemon_exit": CollapseRule(("child", "result")),
     "abort": CollapseRule(("trans", "by", "reason")),
@@ -189,8 +192,11 @@ def _merged(rows: list[Event]) -> Event:
     best = dict(ordered[0])
     attrs = dict(best.get("attrs") or {})
     for other in ordered[1:]:
-        best = {**{name: value for name, value in other.items() if name not in ("ts_mono", "boot_id")}, **best}
+        best = {**{name: value for name, value in other.items() if name not in _CLOCKS}, **best}
         attrs = {**(other.get("attrs") or {}), **attrs}
+    finest = min(ordered, key=lambda row: row.get("ts_res") or 1)
+    if (finest.get("ts_res") or 1) < (best.get("ts_res") or 1):  # two clocks of one machine: its finer one
+        best |= {name: finest[name] for name in ("ts_wall", "ts_res", *_CLOCKS) if finest.get(name) is not None}
     places = sorted({place for row in rows for place in evidence(row)} - {(best.get("file"), best.get("line_no"))})
     attrs["also"] = "\n".join(f"{name}:{number}" for name, number in places)
     attrs["copies"] = str(len(places) + 1)

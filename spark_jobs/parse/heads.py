@@ -4,6 +4,7 @@ Formats, with the software that writes them:
 
     pacemaker  `Nov 21 01:55:06.333 node2 pacemaker-controld  [57] (log_executor_event) \tnotice: TEXT`; without ms
                before libqb 2 (Pacemaker 2.0.1 on SLES 15); the file log of lib/common/logging.c
+    (older)    `Nov 21 01:55:06 [57] node2       crmd:   notice: do_lrm_rsc_op:\tTEXT`: the same of Pacemaker 1.1
     agent      `Nov 21 01:55:06  IPaddr2(vip)[164]:    INFO: TEXT`: resource agents write into pacemaker.log, too,
                without a node
     corosync   `Nov 21 01:55:30.861 [26] node1 corosync notice  [TOTEM ] TEXT` (to_logfile; timestamp: hires or on)
@@ -86,6 +87,11 @@ _PACEMAKER = re.compile(
     r"(?P<body>.*)$",
     re.DOTALL,
 )
+_OLDER = re.compile(
+    rf"{_CLOCK} \[(?P<pid>\d+)\] (?P<node>\S+)\s+(?P<daemon>[\w-]+):\s+(?P<level>\w+):\s+(?P<function>\w+):\s*"
+    r"(?P<body>.*)$",
+    re.DOTALL,
+)
 _COROSYNC = re.compile(
     rf"{_CLOCK} \[(?P<pid>\d+)\] (?P<node>\S+) (?P<daemon>corosync) (?P<level>\w+)\s+"
     r"\[(?P<function>\w+)\s*\] (?P<body>.*)$",
@@ -112,6 +118,7 @@ _FUNCTION = re.compile(r"(?P<function>\w*_\w+|Log\w+):\s+")
 _SUBSYSTEM = re.compile(r"(?:(?P<level>\w+)\s+)?\[(?P<function>\w+)\s*\] ")
 _TEXT_FORMATS = (
     ("pacemaker", _PACEMAKER),
+    ("pacemaker", _OLDER),
     ("corosync", _COROSYNC),
     ("agent", _AGENT),
     ("syslog", _SYSLOG),
@@ -142,7 +149,7 @@ def _text(name: str, parts: dict[str, str | None]) -> Head | None:
         return None
     local, utc, offset = moment
     level, function, body = parts.get("level") or "", parts.get("function") or "", parts["body"] or ""
-    daemon = parts["daemon"] or ""
+    daemon = OLD_NAMES.get(parts["daemon"] or "", parts["daemon"] or "")
     if name not in ("pacemaker", "corosync", "agent"):
         daemon, level, function, body = _message(daemon, body)
     node, pid = parts.get("node") or "", (parts.get("pid") or "").strip("-")
@@ -175,7 +182,6 @@ def _local(name: str, parts: dict[str, str | None], fraction: str) -> Moment | N
 
 def _message(daemon: str, body: str) -> tuple[str, str, str, str]:
     """Takes off what Pacemaker and Corosync put before their text for syslog: (daemon, level, function, text)."""
-    daemon = OLD_NAMES.get(daemon, daemon)
     level = function = ""
     if daemon == "corosync":
         if match := _SUBSYSTEM.match(body):
@@ -257,7 +263,7 @@ def _journal(line: str) -> Head | None:
     if utc is None:
         return None
     daemon = _string(record.get("SYSLOG_IDENTIFIER")) or _string(record.get("_COMM")) or "?"
-    daemon, level, function, body = _message(daemon, _string(record.get("MESSAGE")))
+    daemon, level, function, body = _message(OLD_NAMES.get(daemon, daemon), _string(record.get("MESSAGE")))
     return Head(
         "journal",
         nominal(utc),

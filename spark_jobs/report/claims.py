@@ -66,6 +66,23 @@ def _maybe(value: object) -> str:
     return "unknown" if value is None else str(value)
 
 
+def resources(document: Row, lines: Lines) -> Markup | None:
+    if not document["resources"]:
+        return None
+    rows = [
+        (
+            row["resource"],
+            row["what"],
+            f"{row['old_node']} → {row['new_node'] or 'not seen again'}",
+            headline.away(row),
+            lines.places(row["evidence"]),
+        )
+        for row in document["resources"]
+    ]
+    text = "Ordinary resources of Pacemaker that were up and then were not"
+    return joined([heading("Resources"), table(text, ("Resource", "What", "From → to", "Away for", "Lines"), rows)])
+
+
 def near_misses(document: Row, lines: Lines) -> Markup | None:
     if not document["near_misses"]:
         return None

@@ -44,7 +44,17 @@ class _All:
 
 
 _OF_INCIDENT: Final = (
-    *("phases", "budget", "dual", "near_misses", "hints", "message_summary", "outage_union", "incident_outages"),
+    *(
+        "phases",
+        "budget",
+        "dual",
+        "near_misses",
+        "hints",
+        "resources",
+        "message_summary",
+        "outage_union",
+        "incident_outages",
+    ),
 )
 _OF_CLUSTER: Final = ("primary_spans", "outages", "clock_segments", "gaps", "files", "faults", "notes")
 
@@ -141,7 +151,9 @@ def window(incident: Row, phases: Iterable[Row]) -> tuple[int, int]:
 def _wanted(found: _All, incident: Row, span: tuple[int, int]) -> facts.WantedFact:
     cluster = incident["cluster"]
     named = [incident]
-    named += [row for name in ("phases", "dual", "near_misses", "hints") for row in found.of(name, incident)]
+    named += [
+        row for name in ("phases", "dual", "near_misses", "hints", "resources") for row in found.of(name, incident)
+    ]
     named += [*_spans(found, incident, span), *_gaps(found, incident, span)]
     return facts.WantedFact(cluster, *span, tuple(sorted(facts.places(named))))
 
@@ -208,6 +220,7 @@ def _document(number: int, incident: Row, span: tuple[int, int], found: _All, se
         "dual": found.of("dual", incident),
         "near_misses": found.of("near_misses", incident),
         "hints": found.of("hints", incident),
+        "resources": found.of("resources", incident),
         "outages": outages[:OUTAGES_SHOWN],
         "outages_more": max(0, len(outages) - OUTAGES_SHOWN),
         "outage_union": union,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from spark_jobs.report.headline import (
     DUAL,
     NO_CLIENTS,
+    away,
     is_empty,
     longest,
     outage,
@@ -47,6 +48,8 @@ def _service(document: Document) -> Figure:
     if not incident["failover"] and incident["type"] in STAYED:
         return Figure("Service", "stayed", "the primary was not replaced", GOOD)
     if not incident["failover"] and incident["old_primary"] is None:
+        if document["resources"]:
+            return _resources(document["resources"])
         return Figure("Service", "unknown", "no log here says which node was the primary", DOUBT)
     if not incident["failover"]:
         return _unrestored(document)
@@ -55,6 +58,15 @@ def _service(document: Document) -> Figure:
     text = with_error(*found)
     since = "last sign of life" if document["incident"]["type"] == "power-loss" else "first sign of death"
     return Figure("Service back after", text, f"from the {since} until it took connections", NEUTRAL)
+
+
+def _resources(rows: Sequence[Row]) -> Figure:
+    """Of a cluster without a known primary."""
+    gone = [row for row in rows if row["what"] == "stopped"]
+    if gone:
+        return Figure("Resources", f"{len(gone)} not seen back", ", ".join(row["resource"] for row in gone), BAD)
+    longest = max(rows, key=lambda row: row["down_hi"] or row["down_lo"] or 0)
+    return Figure("Resources away up to", away(longest), longest["resource"], NEUTRAL)
 
 
 def _unrestored(document: Document) -> Figure:

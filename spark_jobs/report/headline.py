@@ -16,7 +16,7 @@ NO_CLIENTS: Final = "no log of a client was read"
 
 
 def sentences(document: Document) -> list[str]:
-    parts = [what(document), when(document), clients(document), noticed(document)]
+    parts = [what(document), resources(document), when(document), clients(document), noticed(document)]
     parts += [fate(document), dual(document), redundancy(document)]
     return [part for part in parts if part]
 
@@ -111,6 +111,17 @@ def phase(document: Document, name: str) -> dict[str, Any]:
     return next((row for row in document["phases"] if row["phase"] == name), missing)
 
 
+def told(document: Document) -> tuple[list[Row], str]:
+    """(phases of which anything is known, the others in one line)"""
+    known = [row for row in document["phases"] if row["begin"] is not None or row["end"] is not None]
+    by_note: dict[str, list[str]] = {}
+    for row in document["phases"]:
+        if row not in known:
+            by_note.setdefault(row["note"], []).append(words.PHASES[row["phase"]][0].lower())
+    others = [", ".join(names) + (f" ({note})" if note else "") for note, names in by_note.items()]
+    return known, f"Not seen: {'; '.join(others)}." if others else ""
+
+
 def outage(document: Document) -> tuple[int, int | None, int | None] | None:
     """us: how long there was no service for new connections, at the least, at the most; None if unknown."""
     total = document["incident"]["total_us"]
@@ -131,6 +142,45 @@ def advice(budget: Sequence[Row]) -> str:
     if setting is None or not setting / 2 <= first["duration_us"] <= setting * 3 / 2:
         return f"{text}."
     return f"{text}: {first['setting']} is {duration(setting)}; half of that would save about {duration(setting // 2)}."
+
+
+def resources(document: Document) -> str:
+    """Which of Pacemaker's ordinary resources were away, and how long the longest."""
+    found = document.get("resources") or []
+    said = []
+    for kind in ("stopped", "moved", "restarted"):
+        rows = [row for row in found if row["what"] == kind]
+        if rows:
+            ways = {(row["old_node"], row["new_node"]) for row in rows}
+            names, (old, new) = ", ".join(sorted({row["resource"] for row in rows})), next(iter(ways))
+            where = f" from {old} to {new}" if kind == "moved" and len(ways) == 1 else ""
+            said.append(f"{names} {_ENDED[kind]}{where}{_away(rows)}")
+    return f"Resources: {'; '.join(said)}." if said else ""
+
+
+_ENDED: Final = {
+    "stopped": "ended, and no log here shows them up again",
+    "moved": "moved",
+    "restarted": "ended and came back",
+}
+
+
+def _away(rows: Sequence[Row]) -> str:
+    """`, away for 154.951 s` or `, away for 0.699 s at the least`"""
+    known = [row for row in rows if row["down_lo"] is not None]
+    if not known:
+        return ""
+    longest = max(known, key=lambda row: row["down_hi"] or row["down_lo"])
+    return f", away for {away(longest)}"
+
+
+def away(row: Row) -> str:
+    low, high = row["down_lo"], row["down_hi"]
+    if low is None:
+        return "unknown"
+    if high is None or high > UNKNOWN:
+        return f"{duration(low)} at the least"
+    return duration(high) if high - low < 10_000 else f"{duration(low)} to {duration(high)}"
 
 
 # ---- clients --------------------------------------------------------------------------------------------------------
@@ -170,7 +220,7 @@ def clients(document: Document) -> str:
 def noticed(document: Document) -> str:
     row = phase(document, "fault")
     if row["end"] is None:
-        return "Nothing in the logs says that anything had failed."
+        return "No line here says that anything had failed."
     place = f"{row['end_file']}:{row['end_line']}"
     event = next((event for event in document["events"] if event["place"] == place), None)
     said = words.sentence(event) if event is not None else words.plain(row["end_what"])

@@ -39,6 +39,7 @@ def incident(document: Row) -> str:
         bullets(document["words"]),
         _phases(document),
         _moments(document),
+        _resources(document),
         _dual(document),
         _messages(document),
         _claims("Near misses", document, document["near_misses"]),
@@ -174,13 +175,15 @@ def _ingest(overview: Row) -> str:
 
 
 def _phases(document: Row) -> str:
+    told, silent = headline.told(document)
+    if not told:
+        return ""
     shares = {row["phase"]: row for row in document["budget"]}
     rows = []
-    for row in document["phases"]:
+    for row in told:
         name = words.PHASES.get(row["phase"], (row["phase"], ""))[0]
         if not row["known"]:
-            took = "not seen" if row["begin"] is row["end"] is None else "unknown"
-            rows.append((name, took, "", "", row["note"]))
+            rows.append((name, "unknown", "", "", row["note"]))
             continue
         length = with_error(row["duration_us"], row["duration_lo_us"], row["duration_hi_us"])
         setting = shares.get(row["phase"])
@@ -190,7 +193,16 @@ def _phases(document: Row) -> str:
             note = f"{setting['setting']}: {duration(setting['setting_us'])}"
         rows.append((name, length, clock(row["begin"]), share, note))
     advice = f"\n\n{escaped(headline.advice(document['budget']))}" if document["budget"] else ""
-    return "### Phases\n\n" + table(("Phase", "Took", "From", "Share", "Note"), rows, ("Took", "Share")) + advice
+    made = table(("Phase", "Took", "From", "Share", "Note"), rows, ("Took", "Share"))
+    return "\n\n".join(part for part in ("### Phases", made, escaped(silent)) if part) + advice
+
+
+def _resources(document: Row) -> str:
+    rows = [
+        (row["resource"], row["what"], f"{row['old_node']} → {row['new_node'] or '-'}", headline.away(row))
+        for row in document["resources"]
+    ]
+    return "### Resources\n\n" + table(("Resource", "What", "From → to", "Away for"), rows) if rows else ""
 
 
 def _moments(document: Row) -> str:

@@ -32,6 +32,7 @@ def incident(document: Row, most: int = LINES_SHOWN) -> Markup:
         _moments(document, found),
         _phases(document, found),
         _budget(document),
+        claims.resources(document, lines),
         claims.primaries(document, lines),
         _messages(document),
         claims.near_misses(document, lines),
@@ -107,10 +108,14 @@ def _signed(us: int) -> str:
     return f"+{duration(us)}" if us > 0 else duration(us)
 
 
-def _phases(document: Row, found: Sequence[scene.Moment]) -> Markup:
+def _phases(document: Row, found: Sequence[scene.Moment]) -> Markup | None:
+    """None without any; those of which nothing is known are one line."""
+    told, silent = headline.told(document)
+    if not told:
+        return None
     numbers = {(item.at.place or item.at.at): item.number for item in found}
     rows = []
-    for row in document["phases"]:
+    for row in told:
         name, meaning = words.PHASES.get(row["phase"], (words.plain(row["phase"]), ""))
         about = [tag("div", meaning, class_="note"), tag("div", row["note"]) if row["note"] else None]
         sides = [_side(document, row, side, numbers) for side in ("begin", "end")]
@@ -119,6 +124,7 @@ def _phases(document: Row, found: Sequence[scene.Moment]) -> Markup:
         [
             heading("Phases"),
             table("Phases may overlap", ("Phase", "From", "To", "Took", "Meaning"), rows, ("Took",)),
+            tag("p", silent, class_="note") if silent else None,
         ]
     )
 
@@ -126,8 +132,7 @@ def _phases(document: Row, found: Sequence[scene.Moment]) -> Markup:
 def _took(row: Row) -> Markup | str:
     if row["known"]:
         return with_error(row["duration_us"], row["duration_lo_us"], row["duration_hi_us"])
-    # that it had begun, or ended, is known of the others
-    return "not seen" if row["begin"] is row["end"] is None else tone("unknown", "doubt")
+    return tone("unknown", "doubt")
 
 
 def _side(document: Row, row: Row, side: str, numbers: Mapping[Any, int]) -> Markup:

@@ -32,6 +32,8 @@ TYPES: Final = {
     "no-failover": "no fail-over",
     "false-alarm": "false alarm",
     "fencing": "a node was fenced",
+    "down": "cluster software stopped",
+    "moved": "resources moved",
     "unknown": "unknown cause",
 }
 STAYED: Final = ("no-failover", "false-alarm")
@@ -176,6 +178,8 @@ _SENTENCES: Final[dict[str, Callable[[Row], str]]] = {
     "fence_op_done": _fenced,
     "promote_request": _promote_request,
     "fence_request": lambda e: f"fencing of {_peer(e)} was asked for",
+    "fence_delay": lambda e: f"{attr(e, 'device')} waits {attr(e, 'delay')} before it fences {_peer(e)}",
+    "stop_request": lambda e: f"{_node(e)}: {attr(e, 'daemon')} is asked to stop",
     "fence_notify": lambda e: f"{_node(e)} was told of the fencing of {_peer(e)}",
     "will_fence": lambda e: f"{_peer(e)} will be fenced{_because(e)}",
     "self_fenced": lambda e: f"{_node(e)} learned that it was fenced",

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from spark_jobs.schema import Event
-
-_UNKNOWN: Final = 1 << 60
-"""us: wider bounds are those of an unknown clock."""
+from spark_jobs.solve.signs import UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -54,7 +51,7 @@ class Phase:
     @property
     def limits(self) -> tuple[int, int] | None:
         """us: the duration is certainly between them; None if the clocks are unknown."""
-        if self.begin is None or self.end is None or not self.known or self.end.hi - self.begin.lo > _UNKNOWN:
+        if self.begin is None or self.end is None or not self.known or self.end.hi - self.begin.lo > UNKNOWN:
             return None
         near = _on_one_clock(self.begin, self.end)
         if near is not None:

@@ -11,6 +11,8 @@ unknown      it was replaced, and nothing here tells these apart
 false-alarm  the token was lost, and no node left
 no-failover  a broker that was not primary was lost; or clients had an outage while the primary lived
 fencing      a node was fenced, in a cluster of which no log here knows a primary
+down         Pacemaker was stopped in order, in such a cluster; on all of its nodes, or on some
+moved        resources of such a cluster ended or moved, and nothing else had failed
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from typing import Final
 
 from spark_jobs.schema import Event
 from spark_jobs.solve import power
+from spark_jobs.solve.bounds import Bound, Phase
 from spark_jobs.solve.signs import MANAGER, OWN, Facts, Promotion, attr, is_done, subject
 
 NEEDS_PRIMARY: Final = frozenset(
@@ -36,6 +39,8 @@ class Cause:
     why: str = ""
     victim: str | None = None
     evidence: tuple[Event, ...] = ()
+    about: str = ""
+    """The node that failed, where no primary is known."""
 
 
 UNKNOWN: Final = Cause("unknown")
@@ -59,9 +64,9 @@ class CauseScene:
 
 def of(facts: Facts, rows: Sequence[Event], old: Promotion | None, promotions: Sequence[Promotion]) -> Cause:
     """`rows`: the incident's facts; `old`: the primary when it began."""
-    if not facts.has_primary:
-        return _without_primary(rows)
     victim = old.node if old else _named(rows, promotions)
+    if not facts.has_primary or not (victim or promotions):
+        return _without_primary(facts, rows)
     hi = promotions[0].hi if promotions else None
     before = [event for event in rows if hi is None or event["ts_lo"] <= hi]
     after = [event for event in rows if hi is not None and event["ts_lo"] > hi]
@@ -85,7 +90,7 @@ def _named(rows: Sequence[Event], promotions: Sequence[Promotion]) -> str | None
             return str(event["peer"])
         if event["kind"] == "plan" and _gives_up(event) and subject(event) not in new:
             return subject(event)
-        if event["kind"] in ("will_fence", "fence_op_done") and event.get("peer"):
+        if event["kind"] in ("will_fence", "fence_op_done") and event.get("peer") and promotions:
             return str(event["peer"])
         if event["kind"] == "demote" and event.get("node"):
             return str(event["node"])
@@ -116,14 +121,14 @@ def _alarm(scene: CauseScene) -> Cause:
     left = scene.all(lambda e: e["kind"] == "membership" and attr(e, "left") != "")
     if tokens and not left:
         formed = scene.all(lambda e: e["kind"] == "membership" and e["ts_est"] >= tokens[0]["ts_est"])
-        why = "the token was lost, and " + ("the same members went on" if formed else "nothing followed")
+        why = "the token was lost, and " + ("the same members went on" if formed else "no log here shows what followed")
         return Cause("false-alarm", why, None, (*tokens[:1], *formed[:1]))
     if left:
         return Cause("no-failover", "a node left that was not the primary's", None, tuple(left[:2]))
     return Cause("no-failover", "the primary stayed", None, tuple(scene.rows[:1]) if not tokens else tuple(tokens[:1]))
 
 
-def _without_primary(rows: Sequence[Event]) -> Cause:
+def _without_primary(facts: Facts, rows: Sequence[Event]) -> Cause:
     """Pacemaker's own view of a cluster that runs something else, or whose other logs are not here."""
 
     def of_kind(*kinds: str) -> list[Event]:
@@ -131,19 +136,49 @@ def _without_primary(rows: Sequence[Event]) -> Cause:
 
     fenced, asked = of_kind("fence_op_done", "fence_notify"), of_kind("fence_request", "will_fence")
     died, left = of_kind("daemon_exit"), [event for event in of_kind("membership") if attr(event, "left")]
+    stopped = [event for event in of_kind("stopped") if attr(event, "daemon") == "pacemakerd"]
     if fenced or asked:
-        return Cause("fencing", _fenced(fenced, asked), None, (*asked[:2], *fenced[:2]))
+        about = str((fenced or asked)[0].get("peer") or "")
+        return Cause("fencing", _fenced(fenced, asked), None, (*asked[:2], *fenced[:2]), about)
     if died:
-        what = f"{attr(died[0], 'child')}: {died[0].get('result')}"
-        why = f"the cluster's software failed on {died[0].get('node')} ({what})"
-        return Cause("controller", why, None, tuple(died[:3]))
-    what = "a node left" if left else "the token was lost" if of_kind("token_lost") else "something failed"
+        return Cause("controller", _failed(died[0]), None, tuple(died[:3]), died[0].get("node") or "")
+    if stopped or of_kind("stop_request"):
+        return _stopped(facts, rows, stopped or of_kind("stop_request"))
+    tokens, ended = of_kind("token_lost"), [event for event in rows if is_done(event, "stop")]
+    if ended and not (left or tokens or of_kind("op_unexpected")):
+        names = sorted({attr(event, "resource") for event in ended})
+        return Cause("moved", f"{', '.join(names)} ended in order, and no log here says who asked", None, (ended[0],))
+    what = "a node left" if left else "the token was lost" if tokens else "something failed"
     why = f"{what}, and no log here says which node was the primary"
     return Cause("unknown", why, None, tuple(left[:2] or rows[:1]))
 
 
+def _failed(event: Event) -> str:
+    what = f"{attr(event, 'child')}: {event.get('result')}"
+    return f"the cluster's software failed on {event.get('node')} ({what})"
+
+
+def _stopped(facts: Facts, rows: Sequence[Event], stops: Sequence[Event]) -> Cause:
+    """Down is all of it only if every node that any log names has stopped, and none was back before."""
+    nodes = sorted({str(event.get("node")) for event in stops})
+    last = max(stops, key=lambda event: event["ts_est"])
+    starts = [e for e in rows if e["kind"] == "start" and attr(e, "daemon") == "pacemakerd"]
+    starts = [e for e in starts if e["ts_est"] > last["ts_est"]]
+    why = f"Pacemaker was stopped on {', '.join(nodes)}"
+    others = sorted(facts.members - {*nodes})
+    if others:
+        why += f", and no log here says whether {', '.join(others)} went on"
+    elif starts:
+        down = Phase("down", Bound.of(last), Bound.of(starts[0]))
+        why += f": all of the cluster was down for {(down.duration or 0) / 1e6:.1f} s"
+        why += "" if down.limits else ", if the clocks agree"
+    else:
+        why += ": all of the cluster was down, and no log here shows that it was started again"
+    return Cause("down", why, None, (*stops[:2], *starts[:1]), nodes[0])
+
+
 def _fenced(fenced: Sequence[Event], asked: Sequence[Event]) -> str:
-    """`node node2 was fenced, asked for by stonith_admin`"""
+    """`node node2 was fenced, asked for by stonith_admin (an administrator's command)`"""
     peers = sorted({str(event["peer"]) for event in (*fenced, *asked) if event.get("peer")})
     ended = {event["peer"] for event in fenced if event.get("result") == "OK" and event.get("peer")}
     word = "was fenced" if ended >= set(peers) else "was to be fenced, and no log here says that it was"
@@ -151,6 +186,7 @@ def _fenced(fenced: Sequence[Event], asked: Sequence[Event]) -> str:
     reason = next((event["reason"] for event in asked if event.get("reason")), "")
     name = by.partition(".")[0]
     said = f", asked for by {name}" if name else ""
+    said += " (an administrator's command)" if name == "stonith_admin" else ""
     return f"node {' and '.join(peers)} {word}{said}" + (f": {reason}" if reason else "")
 
 
@@ -165,7 +201,7 @@ def _planned(scene: CauseScene) -> Cause | None:
         return Cause("planned", _wish(asked[0]), None, tuple(asked[:3]))
     orderly = [event for event in scene.before if _is_orderly(event, scene.victim)]
     if not failed and any(is_done(event, "demote") for event in orderly):
-        why = "the primary was demoted in order, and nothing had failed"
+        why = "the primary was demoted in order, and no log here shows a failure"
         return Cause("planned", why, None, tuple(orderly[:2]))
     return None
 
@@ -236,8 +272,8 @@ def _controller(scene: CauseScene) -> Cause | None:
     found = [*exits, *(event for event in gone if event.get("peer") == scene.victim)]
     if not found:
         return None
-    what = f"{attr(found[0], 'child')}: {found[0].get('result')}" if exits else found[0].get("reason")
-    return Cause("controller", f"the cluster's software failed on {scene.victim} ({what})", None, tuple(found[:3]))
+    why = _failed(exits[0]) if exits else f"the cluster's software failed on {scene.victim} ({found[0].get('reason')})"
+    return Cause("controller", why, None, tuple(found[:3]))
 
 
 def _hang(scene: CauseScene) -> Cause | None:

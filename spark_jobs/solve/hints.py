@@ -106,7 +106,7 @@ def _monitor_timeout(scene: Scene) -> Iterable[Found]:
         ended = [e for e in scene.of("exit", "daemon_exit", "stop") if subject(e) == subject(event)]
         if not ended:
             about = f"the monitor of {attr(event, 'resource')} on {subject(event)} got no answer in time"
-            yield f"{about}, and nothing says that it ended: a longer timeout may avoid this", LIKELY, (event,)
+            yield f"{about}, and no line here says that it ended: a longer timeout may avoid this", LIKELY, (event,)
             return
 
 
@@ -117,6 +117,15 @@ def _fence_retries(scene: Scene) -> Iterable[Found]:
         yield f"fencing of {failed[0].get('peer')} failed ({failed[0].get('result')})", CERTAIN, failed[:3]
     elif len(asked) > len({event.get("peer") for event in asked}):
         yield f"fencing of {asked[-1].get('peer')} was asked for {len(asked)} times", LIKELY, asked[:3]
+
+
+def _fence_delayed(scene: Scene) -> Iterable[Found]:
+    """`pcmk_delay_max` and `pcmk_delay_base`."""
+    for event in scene.of("fence_delay")[:1]:
+        delay = attr(event, "delay")
+        number, unit = (delay[:-2], "ms") if delay.endswith("ms") else (delay[:-1], "s")
+        about = event.get("peer") or "the node"
+        yield f"the device {attr(event, 'device')} waited {number} {unit} before it fenced {about}", CERTAIN, (event,)
 
 
 def _promote_timeout(scene: Scene) -> Iterable[Found]:
@@ -227,7 +236,7 @@ def _isolated(scene: Scene) -> Iterable[Found]:
 
 def _manager_gone(scene: Scene) -> Iterable[Found]:
     """No promotion is known."""
-    if scene.incident.promotions or scene.incident.cause.type in ("no-failover", "false-alarm"):
+    if scene.incident.promotions or scene.incident.victim is None:
         return
     waiting = [e for e in scene.rows if e.get("source") == MANAGER and e["kind"] == "no_primary"]
     if waiting:
@@ -284,6 +293,7 @@ RULES: Final[dict[str, Callable[[Scene], Iterable[Found]]]] = {
     "one-host-without-links": _one_sided,
     "monitor-timeout": _monitor_timeout,
     "fence-retries": _fence_retries,
+    "fencing-delayed": _fence_delayed,
     "promotion-failed": _promote_timeout,
     "near-miss": _near_misses,
     "rapid-succession": _rapid,

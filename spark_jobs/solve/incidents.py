@@ -17,8 +17,8 @@ from hashlib import sha256
 from typing import Any, Final
 
 from spark_jobs.schema import Event
-from spark_jobs.solve import causes, power
-from spark_jobs.solve.signs import CLUSTER, MANAGER, OWN, SECOND, Facts, Promotion, attr, place
+from spark_jobs.solve import causes, power, resources
+from spark_jobs.solve.signs import CLUSTER, MANAGER, OWN, SECOND, Facts, Promotion, attr, certainly_before, place
 
 GAP: Final = 120 * SECOND
 NEAR: Final = SECOND
@@ -40,7 +40,8 @@ class Incident:
     others: list[Mapping[str, Any]] = field(default_factory=list)
     promotions: list[Promotion] = field(default_factory=list)
     old: Promotion | None = None
-    settled: int | None = None
+    rest: Event | None = None
+    """With this line it had settled."""
     since: int | None = None
     until: int | None = None
     cause: causes.Cause = causes.UNKNOWN
@@ -51,13 +52,18 @@ class Incident:
         return int(min(first))
 
     @property
+    def settled(self) -> int | None:
+        return None if self.rest is None else int(self.rest["ts_est"])
+
+    @property
     def last(self) -> int:
         return int(max(event["ts_est"] for event in self.seeds)) if self.seeds else self.begin
 
     @property
     def end(self) -> int | None:
         ends = [outage["end"] for outage in self.outages]
-        if None in ends or (self.settled is None and (self.promotions or self.cause.type in causes.NEEDS_PRIMARY)):
+        awaited = self.promotions or (self.victim and self.cause.type in causes.NEEDS_PRIMARY)
+        if None in ends or (self.settled is None and awaited):
             return None
         return int(max([self.last, *([self.settled] if self.settled else []), *ends]))
 
@@ -137,9 +143,9 @@ def _groups(facts: Facts, cluster: str) -> list[Incident]:
         at = event["ts_est"]
         group = groups[-1] if groups else None
         if group is not None:
-            group.settled = _settled(facts, group, at)
+            group.rest = _settled(facts, group, at)
         down = group is not None and group.seeds[-1]["kind"] == "start"  # all of them: until one is promoted
-        over = group is not None and fresh and group.settled is not None and group.settled < at
+        over = group is not None and fresh and group.rest is not None and certainly_before(group.rest, event)
         if group is None or over or (at - group.last > GAP and not down):
             group = Incident(cluster)
             groups.append(group)
@@ -147,7 +153,7 @@ def _groups(facts: Facts, cluster: str) -> list[Incident]:
         group.promotions = _promotions(facts, group)
     for number, group in enumerate(groups):
         group.until = groups[number + 1].begin if number + 1 < len(groups) else None
-        group.settled = _settled(facts, group, group.until)
+        group.rest = _settled(facts, group, group.until)
         group.old = facts.primary_at(group.begin)
         before = groups[number - 1] if number else None
         group.since = max(group.begin - GAP, 0 if before is None else before.settled or before.last + 1)
@@ -157,6 +163,8 @@ def _groups(facts: Facts, cluster: str) -> list[Incident]:
 def _seeds(facts: Facts) -> list[tuple[Event, bool]]:
     """(fact, can a new incident begin with it although there was one just now?)"""
     certain = {id(promotion.done) for promotion in facts.promotions}
+    if not facts.has_primary:
+        certain |= {id(move.end) for move in resources.moves(facts)}
     certain |= {id(loss.returns[0].start) for loss in power.find(facts) if _took_primary(loss, facts)}
     found = []
     for event in facts.rows:
@@ -194,6 +202,8 @@ def _of_cluster(event: Event, facts: Facts) -> bool | None:
     kind = event["kind"]
     if kind in ("will_fence", "fence_request", "fence_op_done"):
         return False
+    if kind in ("stop_request", "stopped") and not facts.has_primary:
+        return True if attr(event, "daemon") == "pacemakerd" else None
     if kind in ("token_lost", "daemon_exit", "self_fenced"):
         return True
     if kind == "initiate" and attr(event, "task") == "demote":
@@ -206,21 +216,26 @@ def _promotions(facts: Facts, group: Incident) -> list[Promotion]:
     return [promotion for promotion in facts.promotions if id(promotion.done) in seeds]
 
 
-def _settled(facts: Facts, group: Incident, until: int | None) -> int | None:
-    """When the new primary is active and the DC idle, whichever of them has a log here."""
-    since = max([group.seeds[-1]["ts_est"] if not group.promotions else 0, *(p.at for p in group.promotions)])
-    dead = [event["ts_est"] for event in group.seeds if _is_death(event, facts)]
-    since = max([since, *dead])
-    after = facts.between(since, until)
-    moments: list[int | None] = []
+def _settled(facts: Facts, group: Incident, until: int | None) -> Event | None:
+    """The new primary is active and the DC idle, whichever of them has a log here."""
+    marks = [promotion.done for promotion in group.promotions] or group.seeds[-1:]
+    marks += [event for event in group.seeds if _is_death(event, facts)]
+    begin = min(event["ts_lo"] for event in marks)
+    after = [e for e in facts.between(max(begin, group.begin - GAP), until) if not _precedes(e, marks)]
+    moments: list[Event | None] = []
     if group.promotions:
         node = group.promotions[-1].node
         if node in facts.own:
-            moments.append(_at(event for event in after if _is_active(event, node)))
+            moments.append(next((event for event in after if _is_active(event, node)), None))
     if any(event["kind"] == "fsa" for event in facts.between(group.begin - GAP, until)):
-        moments.append(_at(event for event in after if event["kind"] == "fsa" and event.get("new") == "S_IDLE"))
+        idle = (event for event in after if event["kind"] == "fsa" and event.get("new") == "S_IDLE")
+        moments.append(next(idle, None))
     known = [moment for moment in moments if moment is not None]
-    return max(known) if known and len(known) == len(moments) else None
+    return max(known, key=lambda event: event["ts_est"]) if known and len(known) == len(moments) else None
+
+
+def _precedes(event: Event, marks: Iterable[Event]) -> bool:
+    return any(certainly_before(event, mark) for mark in marks)
 
 
 def _is_death(event: Event, facts: Facts) -> bool:
@@ -235,10 +250,6 @@ def _is_active(event: Event, node: str) -> bool:
         and event["kind"] == "state"
         and event.get("new") == "active"
     )
-
-
-def _at(events: Iterable[Event]) -> int | None:
-    return next((event["ts_est"] for event in events), None)
 
 
 def _is_routine(incident: Incident, facts: Facts) -> bool:

@@ -23,7 +23,7 @@ from typing import Any, Final
 from spark_jobs.schema import Event
 from spark_jobs.solve.bounds import Bound, Phase
 from spark_jobs.solve.incidents import Incident
-from spark_jobs.solve.signs import OWN, Facts, Promotion, attr, is_done, place, subject
+from spark_jobs.solve.signs import OWN, SECOND, Facts, Promotion, attr, certainly_before, is_done, place, subject
 
 UNPROMOTED: Final = "no log here shows a promotion"
 """A log that is not here may."""
@@ -74,24 +74,21 @@ class _Scene:
     def __init__(self, incident: Incident, facts: Facts) -> None:
         self.incident, self.facts = incident, facts
         self.rows = incident.facts(facts)
-        self.victim = incident.victim or ""
+        self.victim = incident.victim or incident.cause.about
         self.new: Promotion | None = incident.promotions[-1] if incident.promotions else None
-        self.limit = self.new.at if self.new else None
+        self.limit = self.new.done if self.new else None
         self.death = self._first(self._is_death)
 
     def _first(
-        self, wanted: Callable[[Event], bool], since: int | None = None, until: int | None = None
+        self, wanted: Callable[[Event], bool], since: Event | None = None, until: Event | None = None
     ) -> Event | None:
-        return next(
-            (
-                event
-                for event in self.rows
-                if (since is None or event["ts_est"] >= since)
-                and (until is None or event["ts_est"] <= until)
-                and wanted(event)
-            ),
-            None,
-        )
+        """Not certainly before `since`, not certainly behind `until`."""
+        for event in self.rows:
+            early = since is not None and certainly_before(event, since)
+            late = until is not None and certainly_before(until, event)
+            if not early and not late and wanted(event):
+                return event
+        return None
 
     # ---- what happened -----------------------------------------------------------------------------------------------
 
@@ -103,6 +100,8 @@ class _Scene:
             return bool(event.get("planned")) or any(event is line for line in self.incident.cause.evidence[:1])
         if self.incident.cause.type == "fencing":
             return kind in ("token_lost", "fence_request", "will_fence", "fence_op_done")
+        if self.incident.cause.type in ("down", "moved"):
+            return kind in ("stop_request", "stopped") or any(event is line for line in self.incident.cause.evidence)
         if kind in ("token_lost", "daemon_exit"):
             return not (kind == "daemon_exit" and event.get("node") != self.victim)
         if kind in ("exit", "hung"):
@@ -115,13 +114,16 @@ class _Scene:
 
     def fault(self) -> Phase:
         if self.death is None:
-            return Phase("fault", note="no line says that anything had failed")
+            return Phase("fault", note="no line here says that anything had failed")
         end = Bound.of(self.death)
         if self.incident.cause.type == "planned":
             return Phase("fault", end, end, "it was asked for")
+        if self.incident.cause.type in ("fencing", "down", "moved") and self.death["kind"] != "token_lost":
+            return Phase("fault", end, end, "it was asked for")
         begin = self._last_life(end)
         if begin is None:
-            return Phase("fault", None, end, f"no sign of life of {self.victim or 'the primary'} before it")
+            about = self.victim or ("the primary" if self.facts.has_primary else "what failed")
+            return Phase("fault", None, end, f"no sign of life of {about} before it is here")
         if self.incident.cause.type == "power-loss":
             return Phase("fault", begin, end, "all were down between the two, until the first was back")
         return Phase("fault", begin, end, "it failed between the two")
@@ -154,12 +156,12 @@ class _Scene:
     def cluster(self) -> list[Phase]:
         if self.incident.cause.type == "planned":
             asked = self.new.asked if self.new else None
-            decision = self._phase("decision", self.death, asked, "nothing says when the promotion was asked for")
+            decision = self._phase("decision", self.death, asked, "no line here says when the promotion was asked for")
             return [Phase("detection", note="it was asked for"), decision, self._fencing(), self._promotion()]
         known = self._known()
         decided = self._decided(known)
         note = "until the last journal was read" if self.incident.cause.type == "power-loss" else ""
-        detection = self._phase("detection", self.death, known, "nothing says when it was known", note)
+        detection = self._phase("detection", self.death, known, "no line here says when it was known", note)
         decision = self._phase("decision", known, decided, "no plan and no request of a manager")
         return [detection, decision, self._fencing(), self._promotion()]
 
@@ -178,10 +180,10 @@ class _Scene:
     def _known(self) -> Event | None:
         if self.death is None:
             return None
-        since = self.death["ts_est"]
+        since = self.death
         if self.incident.cause.type == "power-loss":
             read = [event for event in self.incident.cause.evidence if event["kind"] == "journal_read"]
-            early = [event for event in read if self.limit is None or event["ts_est"] <= self.limit]
+            early = [event for event in read if self.limit is None or not certainly_before(self.limit, event)]
             return max(early, key=_estimate, default=None)
         if self.death["kind"] == "token_lost":
             ring = self._first(lambda e: e["kind"] == "membership" and bool(attr(e, "left")), since, self.limit)
@@ -194,12 +196,11 @@ class _Scene:
     def _decided(self, known: Event | None) -> Event | None:
         if known is None:
             return None
-        return self._first(_is_decision, known["ts_est"], self.limit)
+        return self._first(_is_decision, known, self.limit)
 
     def _fencing(self) -> Phase:
         # an administrator may have asked before anything had failed
-        since = self.death["ts_est"] if self.death else None
-        asked = self._first(self._asks_fencing, since) or self._first(self._asks_fencing)
+        asked = self._first(self._asks_fencing, self.death) or self._first(self._asks_fencing)
         if asked is None:
             done = self._first(lambda e: e["kind"] == "fence_op_done")
             note = "no log here says who asked for it" if done else "no log here asks for fencing"
@@ -216,7 +217,7 @@ class _Scene:
     def _promotion(self) -> Phase:
         if self.new is None:
             return Phase("promotion", note=UNPROMOTED)
-        note = "nothing says when it was asked for"
+        note = "no line here says when it was asked for"
         return self._phase("promotion", self.new.asked, _by_agent(self.new), note)
 
     # ---- service -----------------------------------------------------------------------------------------------------
@@ -227,17 +228,18 @@ class _Scene:
         return [self._recovering(self.new), self._path(self.new)]
 
     def _recovering(self, new: Promotion) -> Phase:
-        active = self._first(lambda e: _is_state(e, new.node, "active"), new.at)
+        active = self._first(lambda e: _is_state(e, new.node, "active"), new.done)
         if new.node not in self.facts.own:
             return Phase("recovering", note=f"no log of the broker on {new.node}")
-        begin = self._first(lambda e: _is_state(e, new.node, "recovering"), new.at - 1_000_000) or new.done
+        near = {**new.done, "ts_est": new.at - SECOND, "ts_lo": new.done["ts_lo"] - SECOND}
+        begin = self._first(lambda e: _is_state(e, new.node, "recovering"), near) or new.done
         if active is None:
             return self._open("recovering", Bound.of(begin), f"{new.node} did not become active")
         return Phase("recovering", Bound.of(begin), Bound.of(active))
 
     def _path(self, new: Promotion) -> Phase:
         done = _by_agent(new)
-        started = self._first(lambda e: _is_start(e, new.node), done["ts_est"])
+        started = self._first(lambda e: _is_start(e, new.node), done)
         if started is None:
             return Phase("path", None, None, f"no resource was started on {new.node}")
         return Phase("path", Bound.of(done), Bound.of(started), f"{attr(started, 'resource')} on {new.node}")
@@ -276,7 +278,7 @@ class _Scene:
         if not missing:
             return Phase("redundancy", begin, None, "no backup is known")
         for event in self.rows:
-            peer, ready = _listed(event, new) if event["ts_est"] >= new.at else ("", False)
+            peer, ready = ("", False) if certainly_before(event, new.done) else _listed(event, new)
             missing = missing - {peer} if ready else missing | ({peer} - {""})
             if not missing:
                 return Phase("redundancy", begin, Bound.of(event), f"last: {peer}")

@@ -282,14 +282,14 @@ def _why(
     if order is not None:
         return f"{order[0].get('node')} saw {_called(order[0])} before it asked for the promotion of {new.node}"
     if old.end is None:
-        return f"nothing says when {old.node} ended"
+        return f"no line here says when {old.node} ended"
     if roles == EXCLUDED:
         return f"{_called(old.end)} before {new.node} was promoted"
     if roles == CERTAIN:
         both = "and confirmed meanwhile" if late else "no confirm of it is seen meanwhile"
         return f"{old.node} held the role until {_called(old.end)}, {both}"
     if new.promotion.lo is None:
-        return f"nothing says since when {new.node} was primary"
+        return f"no line here says since when {new.node} was primary"
     return "the bounds of the two times overlap"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from spark_jobs.schema import Event
-from spark_jobs.solve import budget, cuts, hints, incidents, near_misses, phases, primaries
+from spark_jobs.solve import budget, cuts, hints, incidents, near_misses, phases, primaries, resources
 from spark_jobs.solve.signs import Facts
 
 Row = dict[str, Any]
@@ -44,6 +44,9 @@ TABLES: Final = {
         real="margin_ms error_ms margin_lo_ms margin_hi_ms",
         texts="signs evidence",
     ),
+    "resources": _columns(
+        text="cluster incident resource what old_node new_node", long="begin end down_lo down_hi", texts="evidence"
+    ),
     "near_misses": _columns(text="cluster incident kind node text", long="at", texts="evidence"),
     "hints": _columns(text="cluster incident rule text confidence", texts="evidence"),
     "incident_outages": _columns(text="cluster incident client_id", long="ts_begin ts_end", yes="censored own"),
@@ -72,6 +75,7 @@ def tables(
     made["incidents"] = incidents.rows(found, facts)
     timeline = {incident.id: phases.find(incident, facts) for incident in found}
     cut = cuts.of(found, timeline)
+    moves = resources.moves(facts)
     for incident, row, (begin, end) in zip(found, made["incidents"], cut, strict=True):
         here = timeline[incident.id]
         mine = [miss for miss in near if miss["incident"] == incident.id]
@@ -80,6 +84,7 @@ def tables(
         made["phases"] += phases.rows(here, incident)
         made["budget"] += budget.rows(here, incident, facts)
         made["hints"] += hints.find(incident, facts, here, mine, found)
+        made["resources"] += resources.rows(moves, incident.facts(facts), incident.id, cluster)
         made["incident_outages"] += _outages(incident)
     return made | {"primary_spans": primaries.span_rows(spans, cluster), "dual": dual, "near_misses": near}
 

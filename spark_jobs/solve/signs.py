@@ -23,6 +23,8 @@ CLUSTER: Final = ("pacemaker", "corosync", "syslog")
 SECOND: Final = 1_000_000
 MERGE: Final = 10 * SECOND
 """us between what a broker, its manager and Pacemaker say about one promotion, at most."""
+UNKNOWN: Final = 1 << 60
+"""us: wider bounds are those of an unknown clock."""
 _SEQUENCE: Final = (1 << 48) - 1
 
 
@@ -48,6 +50,13 @@ def key(event: Event) -> tuple[Any, ...]:
         event.get("line_no") or 0,
         event["kind"],
     )
+
+
+def certainly_before(one: Event, other: Event) -> bool:
+    """By their bounds; where a clock is not known, by what is written."""
+    if max(one["ts_hi"] - one["ts_lo"], other["ts_hi"] - other["ts_lo"]) > UNKNOWN:
+        return bool(one["ts_est"] < other["ts_est"])
+    return bool(one["ts_hi"] < other["ts_lo"])
 
 
 def attr(event: Event, name: str, default: str = "") -> str:
@@ -177,6 +186,13 @@ class Facts:
     def managed(self) -> set[str]:
         """Nodes with a log of Pacemaker, which says when its daemons end."""
         return {event.get("node") or "" for event in self.rows if event.get("source") in ("pacemaker", "syslog")}
+
+    @cached_property
+    def members(self) -> set[str]:
+        """Nodes that logs of Pacemaker are of, or name."""
+        kinds = ("peer_state", "fence_op_done", "initiate", "op_result", "op_confirmed")
+        named = {str(event["peer"]) for event in self.rows if event["kind"] in kinds and event.get("peer")}
+        return self.managed | named
 
     @cached_property
     def clients(self) -> bool:

@@ -29,10 +29,13 @@ def test_a_fencing_that_was_asked_for_is_an_incident_of_its_own() -> None:
     rows = found(lines())
     (incident,) = rows["incidents"]
     assert (incident["type"], incident["old_primary"], incident["new_primary"]) == ("fencing", None, None)
-    assert incident["why"] == "node sles2 was fenced, asked for by stonith_admin"
+    assert incident["why"] == "node sles2 was fenced, asked for by stonith_admin (an administrator's command)"
     fencing = next(row for row in rows["phases"] if row["phase"] == "fencing")
     assert fencing["known"] and fencing["duration_us"] == 32_500_000
-    assert headline.what({"incident": incident}) == "Node sles2 was fenced, asked for by stonith_admin."
+    assert (
+        headline.what({"incident": incident})
+        == "Node sles2 was fenced, asked for by stonith_admin (an administrator's command)."
+    )
 
 
 def test_without_its_end_it_is_not_said_to_have_been_done() -> None:
@@ -54,6 +57,6 @@ def test_any_line_may_be_missing_and_nothing_is_said_of_a_primary() -> None:
 
 def test_the_figures_claim_nothing_of_a_primary() -> None:
     rows = found(lines())
-    document = {"incident": rows["incidents"][0], "phases": rows["phases"], "dual": []}
+    document = {"incident": rows["incidents"][0], "phases": rows["phases"], "dual": [], "resources": []}
     for figure in (figures._service(document), figures._dual(document)):
         assert (figure.value, figure.tone) == ("unknown", figures.DOUBT)

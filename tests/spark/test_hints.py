@@ -58,6 +58,7 @@ CASES = {
         [TOKEN, *(cluster("c", at, "fence_request", peer="a") for at in (101.0, 102.0))],
         [TOKEN, cluster("c", 101.0, "fence_request", peer="a")],
     ),
+    "fencing-delayed": ([TOKEN, cluster("c", 101.0, "fence_delay", peer="a", attrs={"delay": "7s"})], [TOKEN]),
     "promotion-failed": ([*KILLED, fact("b", 100.2, "promote_request", result="refused", reason="behind")], KILLED),
     "near-miss": ([*KILLED[:1], promoted("b", 100.5, 2, attrs={"forced": "true"})], KILLED),
     "rapid-succession": (

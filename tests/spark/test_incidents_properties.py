@@ -70,7 +70,7 @@ def test_without_the_end_of_the_old_one_nothing_is_excluded():
     kept = [row for row in rows if row["kind"] != "exit" and (row["kind"], row["node"]) != ("start", "node1")]
     (pair,) = tables(kept, (), "made")["dual"]
     assert (pair["verdict"], pair["margin_ms"]) == ("possible", None)
-    assert pair["why"] == "nothing says when node1 ended"
+    assert pair["why"] == "no line here says when node1 ended"
 
 
 def verdicts(found):

@@ -5,12 +5,15 @@ import pytest
 from spark_jobs.parse.heads import dated, head_of, nominal, offset_of
 from tests.spark.parse_lab import us
 
+CONTROLD = "pacemaker-controld"
+
 
 @pytest.mark.parametrize(
     ("line", "format_", "node", "daemon", "pid", "level"),
     [
         ("Nov 21 01:55:06.333 n2 pacemakerd  [57] (f) \tnotice: A b", "pacemaker", "n2", "pacemakerd", "57", "notice"),
-        ("Mar  2 10:57:27 n2 crmd          [57] (f) \tinfo: A b", "pacemaker", "n2", "crmd", "57", "info"),
+        ("Mar  2 10:57:27 n2 crmd          [57] (f) \tinfo: A b", "pacemaker", "n2", CONTROLD, "57", "info"),
+        ("Mar  2 10:57:27 [57] n2       crmd:   info: f:\tA b", "pacemaker", "n2", CONTROLD, "57", "info"),
         ("Nov 21 01:55:06  IPaddr2(vip)[164]:    INFO: A b", "agent", "", "IPaddr2", "164", "INFO"),
         ("Nov 21 01:55:30.861 [26] n1 corosync notice  [TOTEM ] A b", "corosync", "n1", "corosync", "26", "notice"),
         ("Nov 21 01:55:30 [26] n1 corosync notice  [TOTEM ] A b", "corosync", "n1", "corosync", "26", "notice"),

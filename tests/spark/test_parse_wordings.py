@@ -9,11 +9,12 @@ from spark_jobs.parse.lines import parse_file
 from spark_jobs.schema import CLUSTER_KINDS
 from tests.spark.parse_lab import DATA, almanac_of, lines_of, one, parsed, us, wrong
 
+OLDEST = "Mar 22 10:57:27 [1649] n1 {:>10}:   notice: made:\t{}"
 OLD = "Mar 22 10:57:27 n1 {} [1649] (f)\tnotice: {}"
 NEW = "Nov 21 01:55:06.333 n1 {} [57] (f) \tnotice: {}"
 SYSLOG = "Nov 21 01:55:06 n1 {}[57]:  notice: {}"
 HEADS = {
-    "pacemaker": {"file 2.0": OLD, "file 2.1": NEW, "syslog": SYSLOG},
+    "pacemaker": {"file 1.1": OLDEST, "file 2.0": OLD, "file 2.1": NEW, "syslog": SYSLOG},
     "corosync": {
         "file 2.4": "Mar 22 10:57:27 [1649] n1 {} notice  {}",
         "file 3.1": "Nov 21 01:55:30.861 [26] n1 {} notice  {}",

@@ -13,7 +13,19 @@ from tests.spark import report_world
 from tests.spark.truth import nodes, processes
 
 KEYS = {
-    *("format", "number", "cluster", "incident", "phases", "budget", "primary_spans", "dual", "near_misses", "hints"),
+    *(
+        "format",
+        "number",
+        "cluster",
+        "incident",
+        "phases",
+        "budget",
+        "primary_spans",
+        "dual",
+        "near_misses",
+        "hints",
+        "resources",
+    ),
     *("outages", "outages_more", "outage_union", "lane", "messages", "clocks", "gaps", "events", "events_more"),
     *("observed", "versions", "ingest", "workspace", "words"),
 }

@@ -1,4 +1,4 @@
-"""Facts in the texts of Pacemaker's daemons, 2.0 and 2.1 (pure): the table of kinds.
+"""Facts in the texts of Pacemaker's daemons, 1.1 to 3.0 (pure): the table of kinds.
 
 Both wordings of a fact give the same columns:
 
@@ -65,7 +65,7 @@ def _plan(fact: Fact) -> None:
         fact.attrs |= {"fence": how} if how else {}
         fact.planned = verb == "Shutdown"
         return
-    resource, _, behind = rest.partition(" ")
+    resource, behind = (*rest.split(maxsplit=1), "")[:2]
     fact.attrs["resource"] = resource
     if match := _NODES.search(behind):
         _places(fact, match["places"])
@@ -208,6 +208,19 @@ _CONTROLD = (
         _operation,
     ),
     rule(
+        "initiate",
+        "Initiating action ",
+        r"Initiating action (?P<action>\d+): (?P<task>\S+) (?P<op>\S+) on (?P<target>\S+)",
+        _operation,
+    ),
+    rule(
+        "op_result",
+        "peration ",
+        r"(?:LRM o|O)peration (?P<op>\w\S*_\d+)(?: \(call=\d+, rc=(?P<rc>\d+)[^)]*\) |: )(?P<result>[a-z][^(|]*)"
+        r"(?:\(node=(?P<target>[^,)\s]+)[^)]*\))?",
+        _result,
+    ),
+    rule(
         "op_result",
         "Result of ",
         r"Result of (?P<task>\S+) operation for (?P<resource>\S+) on (?P<target>\S+): (?P<result>[^|]*)",
@@ -250,11 +263,14 @@ _SCHEDULERD = (
         " will be fenced",
         r"(?:(?:Cluster|Remote|Guest) node |Node )?(?P<peer>\S+) will be fenced(?: because |: | \()(?P<reason>[^|]*)",
     ),
+    rule("will_fence", " for STONITH", r"Scheduling Node (?P<peer>\S+) for STONITH"),
     rule("plan", " ", rf"(?:Actions:|\*)\s+(?P<verb>{_VERBS})\s+(?P<rest>.*)$", _plan),
+    rule("plan", "(", rf"(?P<verb>{_VERBS})\s+(?P<rest>\S+\s+\(.*)$", _plan),
     rule(
         "calculated",
-        "Calculated transition ",
-        r"Calculated transition (?P<trans>\d+)(?: \(with (?P<severity>\w+)\))?(?:, saving inputs in (?P<pe>\S+))?",
+        "Calculated ",
+        r"Calculated [tT]ransition (?P<trans>\d+)(?: \(with (?P<severity>\w+)\))?"
+        r"(?:(?:, saving inputs in |: )(?P<pe>\S+))?",
     ),
 )
 _FENCED = (
@@ -263,6 +279,12 @@ _FENCED = (
         "fence_request",
         " wants to fence ",
         r"Client (?P<client>(?!pacemaker-controld|crmd)\S+) wants to fence \((?P<fence>\w+)\) '?(?P<peer>[^\s']+)'?",
+    ),
+    rule(
+        "fence_delay",
+        "Delaying ",
+        r"Delaying '?(?P<fence>\w+)'?(?: action)?(?: targeting (?P<peer>\S+))? (?:on|using) (?P<device>\S+) "
+        r"for (?P<delay>[\d.]+m?s)",
     ),
     rule(
         "fence_op_done",
@@ -297,6 +319,7 @@ _PACEMAKERD = (
         r"The (?P<child>[\w-]+) process \((?P<child_pid>\d+)\) (?P<result>(?:terminated with|exited)[^|]*)",
         _exited,
     ),
+    rule("stop_request", "Shutting down Pacemaker", r"Shutting down Pacemaker"),
     rule("start", "Starting Pacemaker ", r"Starting Pacemaker (?P<version>\S+)"),
     rule("stopped", "Shutdown complete", r"Shutdown complete"),
 )

@@ -1,4 +1,4 @@
-"""Facts that only a system log has (pure): that it dropped lines.
+"""Facts that only a system log has (pure): that it dropped lines, and what sbd does.
 
 rsyslog and journald limit the rate of their writers and drop exactly in incidents.  Texts: rsyslog's
 runtime/ratelimit.c and plugins/imuxsock, systemd's src/journal/journald-server.c and journald-syslog.c.
@@ -34,7 +34,15 @@ _JOURNALD = (
     rule("lines_dropped", "Missed ", r"Missed (?P<count>\d{1,9}) kernel messages"),
     rule("lines_dropped", "missed ", r"Forwarding to syslog missed (?P<count>\d{1,9}) messages"),
 )
+_SBD = (
+    rule(
+        "self_fenced",
+        "Received command ",
+        r"(?:\S+: +)*Received command (?P<fence>reset|off|crashdump) from (?P<by>\S+)",
+    ),
+)
 RULES: dict[str, tuple[Rule, ...]] = {
+    "sbd": _SBD,
     "rsyslogd": _RSYSLOG,
     "systemd-journald": _JOURNALD,
     "systemd-journal": _JOURNALD,
