@@ -16,9 +16,9 @@
 
 from client_lib import errors
 from client_lib.connection import Connection
-from client_lib.core.dedup import DuplicateFilter
 from client_lib.core.ledger import ACCEPTED, REJECTED, RELEASED, Disposition
 from client_lib.core.subscription import UNLIMITED
+from client_lib.dedup import DuplicateFilter
 from client_lib.errors import *  # noqa: F403
 from client_lib.failover import Failover, FailoverChannel, FailoverConnection
 from client_lib.message import Message

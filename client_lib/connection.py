@@ -2,7 +2,7 @@
 
 The I/O thread runs the loop and is the only one that reads.  Other threads change a session's state under its
 lock and call `wake`, which posts one callback into the loop however many messages were added since.
-`client_lib.connecting.link` explains the states.
+`client_lib.link.link` explains the states.
 
 close() waits at most its timeout for confirms, sends connection.close, and aborts if no close-ok comes soon.  In a
 callback, that is in the I/O thread, it does not wait.
@@ -22,14 +22,14 @@ from collections.abc import Callable
 from typing import Any
 
 from client_lib.connecting import parameters
-from client_lib.connecting.link import POLITE_CLOSE, Link, LinkState
 from client_lib.connecting.transport import thread_loop
 from client_lib.core.states import State
-from client_lib.core.unheard import Unheard, doubtful, raise_first
 from client_lib.errors import ConnectionClosed, Timeout
+from client_lib.link.link import POLITE_CLOSE, Link, LinkState
 from client_lib.message import Message
 from client_lib.options import connection_settings
 from client_lib.session import Opener, Session
+from client_lib.unheard import Unheard, doubtful, raise_first
 from client_lib.urls.url import Given
 from client_lib.waiting import Waiting
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from client_lib import content as contents
-from client_lib.core.delivery import Delivery
+from client_lib.delivery import Delivery
 from client_lib.properties import (
     HEAD,
     Properties,

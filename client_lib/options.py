@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from client_lib.connecting.retry import RetryPolicy
+from client_lib.retry_policy import RetryPolicy
 from client_lib.urls.parts import MECHANISMS
 from client_lib.urls.url import Endpoint, Given, read_urls
 

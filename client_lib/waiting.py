@@ -12,12 +12,12 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
-from client_lib.connecting.link import Link
 from client_lib.core.session_core import SessionCore
-from client_lib.core.steps import Steps
 from client_lib.core.subscription import Subscription
-from client_lib.core.unheard import raise_first
 from client_lib.errors import Empty, MessagingError, Timeout
+from client_lib.link.link import Link
+from client_lib.steps import Steps
+from client_lib.unheard import raise_first
 
 LOGGER = logging.getLogger("client_lib")
 T = TypeVar("T")
@@ -197,12 +197,12 @@ class Waiting:
 
     def drain(self, deadline: float | None) -> None:
         """Waits for unsettled messages and does what the addresses ask for at close, as far as possible."""
-        told = self.worker.told
+        told = self.worker.ending.told
         try:
             self._settled(_left(deadline))
             self.run(self.core.ending(), _left(deadline))
         except MessagingError as error:
-            self.worker.told = told
+            self.worker.ending.told = told
             LOGGER.debug("%s: %s", self.worker.name, error)
 
     def close(self, timeout: float | None) -> None:

@@ -17,7 +17,7 @@ from client_lib.addresses.once import Once
 from client_lib.addresses.operations import Operation, Resolution
 from client_lib.addresses.resolve import ReceiverPlan, SenderPlan, resolve_receiver, resolve_sender
 from client_lib.addresses.scratch import start_resolution, start_undo
-from client_lib.core.steps import Steps
+from client_lib.steps import Steps
 
 P = TypeVar("P", SenderPlan, ReceiverPlan)
 

@@ -56,9 +56,9 @@ the latest when the interpreter exits.
 from client_lib import errors
 from client_lib.aio.connection import Connection
 from client_lib.aio.session import Receiver, Sender, Session
-from client_lib.core.dedup import DuplicateFilter
 from client_lib.core.ledger import ACCEPTED, REJECTED, RELEASED, Disposition
 from client_lib.core.subscription import UNLIMITED
+from client_lib.dedup import DuplicateFilter
 from client_lib.errors import *  # noqa: F403
 from client_lib.message import Message
 from client_lib.options import Options

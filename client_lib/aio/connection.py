@@ -1,7 +1,7 @@
 """The connection that fails over, for the asyncio API (shell).
 
 Theory.  Everything runs in the event loop in which the connection was made: the socket, the
-life of the connection (`client_lib.connecting.link`), sessions and the application's tasks.  There is no thread
+life of the connection (`client_lib.link.link`), sessions and the application's tasks.  There is no thread
 and no lock; calls from another loop or thread are refused.  The library starts no tasks: outside the application's
 calls it runs only callbacks of the loop, so a blocked loop (time.sleep in a handler) stops everything until it runs
 again.  The time it was blocked does not count as silence of the broker.
@@ -32,11 +32,11 @@ from client_lib.aio.sender import refuse_coroutine_function
 from client_lib.aio.session import Opener, Session
 from client_lib.aio.waiting import Waiting
 from client_lib.connecting import parameters
-from client_lib.connecting.link import POLITE_CLOSE, Link, LinkState
-from client_lib.core.unheard import Unheard, doubtful, raise_first
 from client_lib.errors import ConnectionClosed, Timeout
+from client_lib.link.link import POLITE_CLOSE, Link, LinkState
 from client_lib.message import Message
 from client_lib.options import connection_settings
+from client_lib.unheard import Unheard, doubtful, raise_first
 from client_lib.urls.url import Given
 
 LOGGER = logging.getLogger("client_lib")

@@ -21,10 +21,10 @@ from client_lib.core.handle import Handle
 from client_lib.core.ledger import Disposition
 from client_lib.core.notifying import Handler, error_of, notifier
 from client_lib.core.receivers import Build
-from client_lib.core.unheard import giving_way
 from client_lib.core.window import SettledCallback
 from client_lib.errors import MessagingError
 from client_lib.message import Message
+from client_lib.unheard import giving_way
 
 Arguments = dict[str, Any]
 
@@ -95,7 +95,7 @@ class Session:
 
     def set_async_exception_notify_handler(self, handler: Handler | None) -> None:
         """As for a connection, for the end of the session."""
-        self._waiting.worker.failed = notifier(self, handler)
+        self._waiting.worker.ending.failed = notifier(self, handler)
 
     # -- senders and receivers
 

@@ -1,7 +1,7 @@
 """How a session of the asyncio API waits: for the answers to its commands, and for a state.
 
 `client_lib.waiting` has the same methods for the threaded API.  Work that takes several answers is written as steps, a
-generator that yields futures (`client_lib.core.steps`).  All futures are completed in the event loop.
+generator that yields futures (`client_lib.steps`).  All futures are completed in the event loop.
 
 For its steps, a cancelled call is one that timed out: Timeout is thrown into them and they undo what they must (a
 commit that is not written is withdrawn, a subscription is cancelled, a message that arrives too late goes back).  The
@@ -18,14 +18,14 @@ from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
 from client_lib.aio.monitor import ALL, LoopMonitor, ends, expire
-from client_lib.connecting.link import Link
 from client_lib.core.ledger import Disposition
 from client_lib.core.session_core import SessionCore
-from client_lib.core.steps import Steps
 from client_lib.core.subscription import Subscription
-from client_lib.core.unheard import raise_first
 from client_lib.errors import Empty, MessagingError, Timeout
+from client_lib.link.link import Link
 from client_lib.message import Message
+from client_lib.steps import Steps
+from client_lib.unheard import raise_first
 
 LOGGER = logging.getLogger("client_lib")
 T = TypeVar("T")
@@ -161,12 +161,12 @@ class Waiting:
 
     async def drain(self, deadline: float | None) -> None:
         """Waits for unsettled messages and does what the addresses ask for at close, as far as possible."""
-        loop, told = self.own_loop(), self.worker.told
+        loop, told = self.own_loop(), self.worker.ending.told
         try:
             await self._settled(None if deadline is None else deadline - loop.time())
             await self.run(self.core.ending(), None if deadline is None else deadline - loop.time())
         except MessagingError as error:
-            self.worker.told = told
+            self.worker.ending.told = told
             LOGGER.debug("%s: %s", self.worker.name, error)
 
     async def close(self, timeout: float | None) -> None:

@@ -9,34 +9,10 @@ its promotion it begins anew, once.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+
+from client_lib.retry_policy import RetryPolicy
 
 REFUSED_GROWTH = 1.125
-
-
-@dataclass(frozen=True)
-class RetryPolicy:
-    """Qpid's names.  Seconds; `limit` counts rounds, None = without limit.
-
-    connect_timeout  what an attempt may take, from the SYN to connection.open-ok
-    connect_overlap  after this time the next place is tried in parallel"""
-
-    reconnect: bool = True
-    timeout: float | None = None
-    limit: int | None = None
-    interval_min: float = 0.01
-    interval_max: float = 2.0
-    connect_timeout: float = 2.0
-    connect_overlap: float = 0.15
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.interval_min <= self.interval_max:
-            raise ValueError(f"reconnect intervals {self.interval_min}..{self.interval_max} s are not a range")
-        if not 0 < self.connect_overlap <= self.connect_timeout:
-            raise ValueError(
-                f"connect_overlap must be positive and at most connect_timeout ({self.connect_timeout} s),"
-                f" not {self.connect_overlap} s"
-            )
 
 
 class BackOff:

@@ -6,7 +6,7 @@
 * `begin` writes the protocol header, `received` takes what the broker sends, `ended` is the end of the stream; the
   host ends the stream when `finished` asks for it.
 * Heartbeats are negotiated to the shorter interval, never slower than ours.  The host sends them, and
-  `client_lib.connecting.watchdog` checks whether any arrive.
+  `client_lib.link.watchdog` checks whether any arrive.
 * A broker that leaves without a word is explained by the state in which it left: GREETING means another protocol, LOGIN
   a wrong login, TUNED no such virtual host.
 """

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from client_lib.connecting import tls
+from client_lib.connecting.attempts import Abandon, Action, Attempt, GiveUp, LookUp, Start, Wait
 from client_lib.connecting.conversation import AnotherProtocol
 from client_lib.connecting.lookup import Resolver
 from client_lib.connecting.parameters import connection_parameters
-from client_lib.connecting.retry import Abandon, Action, Attempt, GiveUp, LookUp, Planner, Start, Wait
+from client_lib.connecting.retry import Planner
 from client_lib.connecting.transport import (
     CLIENT_ID,
     CONN_ID,

@@ -37,27 +37,16 @@ is something to wait for: call `tick` then.
 from __future__ import annotations
 
 import random
-from collections import deque
 from collections.abc import Iterable, Sequence
 
 from client_lib.connecting.attempts import Abandon, Action, Attempt, GiveUp, LookUp, Start, Wait
-from client_lib.connecting.backoff import BackOff, RetryPolicy
+from client_lib.connecting.backoff import BackOff
 from client_lib.connecting.flights import Flight, Flights
 from client_lib.connecting.places import Place, Places
 from client_lib.connecting.reasons import Reasons
+from client_lib.connecting.round import Round
+from client_lib.retry_policy import RetryPolicy
 from client_lib.urls.url import Endpoint
-
-__all__ = [
-    "Abandon",
-    "Action",
-    "Attempt",
-    "GiveUp",
-    "LookUp",
-    "Planner",
-    "RetryPolicy",
-    "Start",
-    "Wait",
-]
 
 COPY_GAP_MAX = 1.0  # seconds; then the kernel repeats the SYN itself
 SHORT_LIFE = 0.5  # seconds
@@ -83,14 +72,7 @@ class Planner:
         self._reasons = Reasons()
         self._flights = Flights(policy.connect_overlap)
         self._wake_at: float | None = None
-        # of this round:
-        self._queue: deque[Place] = deque()
-        self._due = 0.0  # when the next of the queue may begin
-        self._begun_at: set[Place] = set()
-        self._tried: list[Place] = []  # begun, and not refused
-        self._hinted: list[Endpoint] = []
-        self._refused = self._announced = False
-        self._round_at: float | None = None  # when the next round may begin
+        self._round = Round(self.places, self._flights, 0.0)
         self._pause = 0.0
         self._copied = 0.0  # when the latest attempt began
         self._named: Endpoint | None = None  # the primary as a broker has just named it, already tried
@@ -116,7 +98,7 @@ class Planner:
         before = self.places.addresses
         for place in self.places.learned(addresses):
             if self._active and not any(place.is_at(address) for address in before):
-                self._queue.append(place)
+                self._round.queue.append(place)
 
     def looked_up(self, address: Endpoint, ips: Sequence[str], now: float, reason: str = "") -> list[Action]:
         """The answer to `LookUp`; no IP addresses and a reason if it failed."""
@@ -127,8 +109,8 @@ class Planner:
             return []
         if not ips:
             self._reasons.failed(name, reason)
-        self._due = now
-        self._queue_records(name)
+        self._round.due = now
+        self._round.queue_records(name)
         return self._advance(now)
 
     def reached(self, attempt: Attempt) -> None:
@@ -145,7 +127,7 @@ class Planner:
         if self._flights.attempts.pop(attempt, None) is None:
             return []
         self._reasons.failed(attempt.place, reason, denied)
-        self._due = now
+        self._round.due = now
         self.places.answered(attempt.place)
         return [*self._abandon(self._flights.unreached(attempt.place), "the place has answered"), *self._advance(now)]
 
@@ -158,10 +140,9 @@ class Planner:
     ) -> list[Action]:
         """A backup refused, and may have named the primary, or `announced` that it is being promoted."""
         if attempt in self._flights.attempts:
-            self._refused, self._announced = True, self._announced or announced
-            self._tried = [tried for tried in self._tried if not tried.is_at(attempt.address)]
-            if hint is not None and not self._has_been_at(hint):
-                self._go_first(hint)
+            self._round.refused_at(attempt.address, announced)
+            if hint is not None and not self._round.has_been_at(hint):
+                self._round.go_first(hint)
             else:
                 self._named = hint
         return self._ended(attempt, now, reason, None)
@@ -195,16 +176,16 @@ class Planner:
         self._begun, self._rounds, self._pause = now, 0, pause
         self._reasons.forget()
         self._back_off = BackOff(self._policy, self._rng)
-        self._new_round(now + pause)
+        self._round = Round(self.places, self._flights, now + pause)
         if hint is not None:
-            self._go_first(hint)
+            self._round.go_first(hint)
         return [*abandoned, *self._advance(now)]
 
     def _rest(self, reason: str) -> list[Action]:
         """Ends everything."""
         abandoned = self._abandon(list(self._flights.attempts), reason)
         self._flights.looking.clear()
-        self._queue.clear()
+        self._round.queue.clear()
         self._active, self._wake_at = False, None
         return abandoned
 
@@ -212,38 +193,6 @@ class Planner:
         for attempt in attempts:
             del self._flights.attempts[attempt]
         return [Abandon(attempt, reason, hung) for attempt in attempts]
-
-    def _new_round(self, now: float) -> None:
-        self._begun_at, self._tried, self._hinted, self._refused, self._announced = set(), [], [], False, False
-        self._due, self._round_at = now, None
-        self._queue = deque(sorted(self._candidates(), key=self.places.rank))
-
-    def _candidates(self) -> list[Place]:
-        """Queues all places that are not being tried."""
-        return [place for place in self.places.all() if not self._is_busy(place)]
-
-    def _is_busy(self, place: Place) -> bool:
-        """True if all of its records are being tried or, if none are known, the name is being looked up."""
-        records = self.places.records(place)
-        return all(self._flights.at(record) for record in records) if records else place in self._flights.looking
-
-    def _has_been_at(self, address: Endpoint) -> bool:
-        tried = [*self._tried, *(attempt.place for attempt in self._flights.attempts)]
-        return any(place.is_at(address) for place in tried) or any(hint.same_place(address) for hint in self._hinted)
-
-    def _go_first(self, address: Endpoint) -> None:
-        self._hinted.append(address)
-        place = self.places.named(address)
-        self._queue = deque(queued for queued in self._queue if queued != place)
-        self._queue.appendleft(place)
-
-    def _queue_records(self, name: Place) -> None:
-        """The records of a name that are not tried yet come next, but for the lost and the slow ones."""
-        hinted = any(name.is_at(hint) for hint in self._hinted)
-        done = self._tried if hinted else self._begun_at
-        new = [r for r in self.places.records(name) if r not in done and not self._flights.at(r)]
-        rest = [place for place in self._queue if place not in new]
-        self._queue = deque([*new, *rest] if hinted else sorted([*new, *rest], key=self.places.rank))
 
     # -- time
 
@@ -273,7 +222,7 @@ class Planner:
         late = [attempt for attempt, flight in self._flights.attempts.items() if now >= flight.deadline]
         for attempt in late:
             self._reasons.failed(attempt.place, "timed out")
-            self._due = min(self._due, now)
+            self._round.due = min(self._round.due, now)
             self.places.hung(attempt.place)
         for name, flight in list(self._flights.looking.items()):
             if now >= flight.deadline:
@@ -281,36 +230,36 @@ class Planner:
                 self._reasons.failed(name, "the name look-up timed out")
             elif self._flights.hangs(flight, now) and not flight.reached:
                 flight.reached = True
-                self._queue_records(name)
+                self._round.queue_records(name)
         return self._abandon(late, "timed out", hung=True)
 
     def _step(self, now: float, actions: list[Action]) -> bool:
         """Does one thing that is due; False if nothing is."""
-        if self._queue:
-            if now < self._due or not self._flights.has_room(self._queue[0]):
+        round = self._round
+        if round.queue:
+            if now < round.due or not self._flights.has_room(round.queue[0]):
                 return False
-            self._start(self._queue.popleft(), now, actions)
+            self._start(round.queue.popleft(), now, actions)
             return True
-        if not self._candidates():
+        if not round.candidates():
             return self._copy(now, actions)
-        if self._round_at is None:
+        if round.next_at is None:
             if not self._flights.settled(now):
                 return False
             self._rounds += 1
-            self._pause = self._back_off.pause(self._refused, self._announced)
-            self._round_at = now + self._pause
-        if now < self._round_at or self._was_last_round():
+            self._pause = self._back_off.pause(round.refused, round.announced)
+            round.next_at = now + self._pause
+        if now < round.next_at or self._was_last_round():
             return False
-        self._new_round(now)
+        self._round = Round(self.places, self._flights, now)
         return True
 
     def _start(self, place: Place, now: float, actions: list[Action], deadline: float | None = None) -> None:
-        self._tried.append(place)
-        self._begun_at.add(place)
+        self._round.begun(place)
         if place in self._flights.looking:  # and for some time
-            self._queue_records(place)
+            self._round.queue_records(place)
             return
-        self._due = now + self._policy.connect_overlap
+        self._round.due = now + self._policy.connect_overlap
         if deadline is None:
             deadline = now + self._policy.connect_timeout
         if place.ip is None:
@@ -355,9 +304,9 @@ class Planner:
     # -- limits
 
     def _next_time(self, now: float) -> float | None:
-        times = [*self._flights.times(), self._due, self._copied + self._copy_gap()]
-        if self._round_at is not None and not self._was_last_round():
-            times.append(self._round_at)
+        times = [*self._flights.times(), self._round.due, self._copied + self._copy_gap()]
+        if self._round.next_at is not None and not self._was_last_round():
+            times.append(self._round.next_at)
         if self._policy.timeout is not None:
             times.append(self._begun + self._policy.timeout)
         return min((time for time in times if time > now), default=None)
@@ -379,7 +328,7 @@ class Planner:
         return GiveUp(str(self._reasons).removeprefix("; last: "), denied=True)
 
     def _out_of_rounds(self) -> GiveUp | None:
-        if self._queue or self._flights or not self._was_last_round():
+        if self._round.queue or self._flights or not self._was_last_round():
             return None
         if not self._policy.reconnect:
             return GiveUp(f"reconnecting is off{self._reasons}")

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from client_lib.core.outbox import Entry
 from client_lib.core.publishing import Publishing
-from client_lib.core.steps import answer, refuse
 from client_lib.core.transacting import Answers
+from client_lib.steps import answer, refuse
 
 
 @dataclass

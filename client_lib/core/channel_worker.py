@@ -23,31 +23,29 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any
 
-from client_lib.connecting.link import Link
-from client_lib.connecting.suspects import INTERNAL_ERROR, Request
 from client_lib.connecting.transport import ChannelClosed, Transport
 from client_lib.core.aftermath import Aftermath
-from client_lib.core.commands import Commands, Run
-from client_lib.core.declarations import Declarations
 from client_lib.core.deliveries import Deliveries
-from client_lib.core.monitor import Monitor
-from client_lib.core.notifying import Told, silent
-from client_lib.core.outbox import Entry, some_ids
+from client_lib.core.ending import Ending
+from client_lib.core.opening import open_channel
+from client_lib.core.outbox import Entry
 from client_lib.core.publishing import Publishing
+from client_lib.core.requests import Requests
 from client_lib.core.restoring import RESTORE_INTERVAL, Restoring, refused, replay
 from client_lib.core.states import ENDED, State
 from client_lib.core.subscribing import Subscribing
 from client_lib.core.subscription import Subscription
 from client_lib.core.transaction import Transaction
-from client_lib.core.unheard import Unheard
 from client_lib.core.watcher import NoWatcher, Watcher
 from client_lib.core.writing import Writing
-from client_lib.errors import InDoubt, MessagingError, SessionClosed, server_error
+from client_lib.errors import MessagingError, SessionClosed, server_error
 from client_lib.event_runs import NOWHERE, Where
+from client_lib.link.link import Link
+from client_lib.link.suspects import INTERNAL_ERROR, Request
+from client_lib.monitor import Monitor
+from client_lib.unheard import Unheard
 
 LOGGER = logging.getLogger("client_lib")
 ASK_LIMIT = 10.0  # seconds, and two heartbeat intervals
@@ -71,9 +69,8 @@ class ChannelWorker:
         self.watcher: Watcher = NoWatcher()
         self.max_buffered = link.options.max_buffered
         self._link = link
-        self.declarations = Declarations()
-        self.restores = self.declarations.restores
-        self._commands = Commands(monitor)
+        self.requests = Requests(monitor, self.check, link)
+        self._commands = self.requests.commands
         self._writing = Writing(
             monitor,
             self._commands,
@@ -85,14 +82,7 @@ class ChannelWorker:
             self.wake_others,
         )
         self.transacting = self._writing.transacting
-        self.error: MessagingError | None = None
-        """What ended the session."""
-        self.told = False
-        """A call has raised what ended the session."""
-        self.failed: Told = silent
-        """Called when the session ends and the application has not closed it."""
-        self._lost: list[Entry] = []
-        """Messages that are in doubt since the session ended."""
+        self.ending = Ending(name, self.publishing, self._commands, self.transacting)
         self._channel: Any = None
         self._transport: Transport | None = None
         self._restoring = Restoring(link.options.restore_timeout, link.options.heartbeat)
@@ -109,7 +99,7 @@ class ChannelWorker:
 
     def wake_others(self) -> None:
         """A session may wait for its turn."""
-        if self._link.careful:
+        if self._link.sessions.careful:
             self.wake()
 
     @property
@@ -128,13 +118,11 @@ class ChannelWorker:
 
     @property
     def overfull(self) -> bool:
-        return any(subscription.overfull for subscription in list(self.deliveries.subscriptions.values()))
+        return self.subscribing.overfull
 
     @property
     def hungry(self) -> bool:
-        """A call waits for a message."""
-        waiting = any(subscription.hungry for subscription in list(self.deliveries.subscriptions.values()))
-        return waiting or self.subscribing.waiting_for_any > 0
+        return self.subscribing.hungry
 
     def hold(self) -> None:
         """A receiver is overfull (I/O thread)."""
@@ -168,50 +156,18 @@ class ChannelWorker:
     def ended(self) -> bool:
         return self.state in ENDED
 
-    def later(self, seconds: float, callback: Callable[[], None]) -> None:
-        """A call in the I/O thread."""
-        self._link.post(lambda: self._call_later(seconds, callback))
-
-    def _call_later(self, seconds: float, callback: Callable[[], None]) -> None:
-        self._link.call_later(seconds, callback)
-
-    def start_command(self, run: Run, what: str) -> Future[Any]:
-        """`run(channel, done)` in the I/O thread, once there is a channel; again if it is lost before `done`.  `what`
-        names it in errors."""
-        with self.monitor:
-            self.check()
-            return self.add_command(run, what)
-
-    def add_command(self, run: Run, what: str) -> Future[Any]:
-        """Lock held; the session has not ended."""
-        future = self._commands.add(run, what)
-        self.wake()
-        return future
-
-    def start_pause(self, seconds: float) -> Future[Any]:
-        """Done after so many seconds with a channel."""
-        return self.start_command(lambda _channel, done: self._call_later(seconds, lambda: done(None)), "a pause")
-
-    def start_fence(self) -> Future[Any]:
-        """A round trip, after which the broker has read everything written before."""
-        return self.start_command(lambda channel, done: channel.basic_qos(callback=done), "basic.qos")
-
     def renew(self, subscription: Subscription) -> None:
         """Subscribes again, with another capacity.  Not waited for."""
         with self.monitor:
-            if self.subscribing.knows(subscription) and self.error is None:
-                self.add_command(
+            if self.subscribing.knows(subscription) and self.ending.error is None:
+                self.requests.add_command(
                     lambda channel, done: self.subscribing.renew(channel, subscription, done),
                     f"basic.consume {subscription.queue!r}",
                 )
 
     def check(self) -> None:
         """Raises the error that ended the session or its transaction, if there is one."""
-        if self.error is not None:
-            self.told = True
-            raise self.error.with_traceback(None)  # otherwise each raise makes the traceback longer
-        if self.transaction is not None:
-            self.transaction.check()
+        self.ending.check(self.transaction)
 
     # -- life of a channel
 
@@ -234,41 +190,19 @@ class ChannelWorker:
             return
         if not self._transport.is_open:  # its end will be told
             return
-
-        def opened(channel: Any) -> None:
-            if generation != self.generation:
-                return
-            channel.add_on_return_callback(lambda _c, method, properties, _body: self._returned(method, properties))
-            channel.add_on_cancel_callback(self._cancelled)
-            channel.add_on_flow_callback(lambda frame: self._flow(generation, frame.method.active))
-            channel.ending = lambda: self._ending(generation)
-            self.where = Where(str(self._link.address), self._link.conn_id, str(int(channel)))
-            self.publishing.new_channel(self.where, channel.connection.params.frame_max)
-            self._select(channel, generation)
-
         self._writing.flowing = True
-        self._channel = self._transport.channel(on_open_callback=opened)
-        self._channel.add_on_close_callback(lambda _channel, reason: self._channel_closed(generation, reason))
+        self._channel = open_channel(self._transport, self)
 
-    def _select(self, channel: Any, generation: int) -> None:
-        """Selects transactions or publisher confirms."""
-        if self.transaction is not None:
-            channel.tx_select(callback=lambda _ok: self._restore(generation))
-            return
-        try:
-            channel.select_confirms(
-                lambda tag, multiple, taken: self._confirmed(generation, tag, multiple, taken),
-                lambda _ok: self._restore(generation),
-            )
-        except Exception as error:  # the broker knows no publisher confirms
-            self.fail(server_error(540, str(error)))
+    def channel_opened(self, channel: Any) -> None:
+        self.where = Where(str(self._link.address), self._link.conn_id, str(int(channel)))
+        self.publishing.new_channel(self.where, channel.connection.params.frame_max)
 
-    def _restore(self, generation: int) -> None:
+    def channel_selected(self, generation: int) -> None:
         if generation != self.generation:
             return
         with self.monitor:
             self.state = State.RESTORING
-            topology, subscriptions = self.declarations.all(), list(self.deliveries.subscriptions.values())
+            topology, subscriptions = self.requests.declarations.all(), list(self.deliveries.subscriptions.values())
         subscriptions = [subscription for subscription in subscriptions if subscription.established]
         channel = self._channel
 
@@ -284,33 +218,31 @@ class ChannelWorker:
             self.monitor.notify_all()
         self.watcher.ready()
         self._recovered()
-        self.flush(self._link.limit(self))
+        self.flush(self._link.sessions.limit(self))
         self.wake_others()
 
     def _recovered(self) -> None:
         """Reports the end of the outage if this was the last session to recover."""
-        if self._link.recovery.active and self._is_ready() and not self.publishing.resent:
-            attrs = self._link.recovery.done(self, time.monotonic())
+        if self._link.sessions.recovery.active and self._is_ready() and not self.publishing.resent:
+            attrs = self._link.sessions.recovery.done(self, time.monotonic())
             if attrs is not None:
                 self.events.fact("recovered", peer=self.where.peer, conn_id=self.where.conn_id, attrs=attrs)
 
-    def _ending(self, generation: int) -> None:
-        """The broker has closed the channel: nothing may follow our answer."""
+    def channel_ending(self, generation: int) -> None:
         with self.monitor:
             if generation == self.generation:
                 self._writing.flowing = False
 
-    def _channel_closed(self, generation: int, reason: Exception) -> None:
+    def channel_closed(self, generation: int, reason: Exception) -> None:
         """The channel ended.  If the connection ended with it, `connection_lost` does the work."""
         if generation != self.generation or not isinstance(reason, ChannelClosed):
             return
         if not self.opening:
             self.fail(server_error(reason.reply_code, reason.reply_text))
             return
-        patience = self._restoring.patience(reason.reply_code)
-        if self._restoring.waited(time.monotonic()) >= patience:
-            text = f"{reason.reply_text} (still so {patience} s after reconnecting)"
-            self.fail(server_error(reason.reply_code, text))
+        error = self._restoring.error(reason.reply_code, reason.reply_text, time.monotonic())
+        if error is not None:
+            self.fail(error)
             return
         LOGGER.info("%s: restoring failed, trying again: %s", self.name, reason)
         self._open_another(RESTORE_INTERVAL)
@@ -361,43 +293,20 @@ class ChannelWorker:
         with self.monitor:
             if self.state in ENDED:
                 return []
-            self.error = error
-            self._lost = doubtful = self._doubtful()
-            futures = self._commands.end()
-            ends = self.transacting.end(error, closed) if self.transacting is not None else []
-            self.told = bool(futures or ends)
-            left = self.publishing.end(error)
+            aftermath = self.ending.end(error, closed)
             self._reset(State.CLOSED if closed else State.FAILED)
-        Aftermath(answers=[*((future, error) for future in futures), *ends]).tell(self.publishing)
-        self._link.recovery.gone(self)
+        self._link.sessions.recovery.gone(self)
         self.wake_others()
-        if doubtful:
-            LOGGER.warning("%s: %s; %d messages in doubt: %s", self.name, error, len(doubtful), some_ids(doubtful))
-        self.publishing.report(left)
+        aftermath.tell(self.publishing)
         self.watcher.ended(error)
         if not closed:
-            self.failed(error)
-        return doubtful
+            self.ending.failed(error)
+        return list(self.ending.lost)
 
     def take_unheard(self) -> Unheard:
         """The session has ended: what was refused or is in doubt, once."""
         with self.monitor:
-            unheard: Unheard = []
-            while (refusal := self.publishing.next_failure()) is not None:
-                unheard.append((refusal.message, refusal))
-            lost, self._lost = self._lost, []
-        error = self.error
-        if error is None or self.state is State.CLOSED:
-            error = InDoubt(f"{self.name}: {len(lost)} messages in doubt: {some_ids(lost)}")
-        elif self.told:
-            lost = []
-        return [*unheard, *((entry.message, error) for entry in lost)]
-
-    def _doubtful(self) -> list[Entry]:
-        """Lock held."""
-        if self.transacting is not None and not self.transacting.doubtful:
-            return []
-        return self.publishing.unsettled()
+            return self.ending.take_unheard(self.state is State.CLOSED)
 
     def close_channel(self) -> None:
         """Ends the session for the application; the channel is closed if there is one."""
@@ -419,7 +328,7 @@ class ChannelWorker:
         """Writes the message that was added last, in the thread that has added it (lock held).  False: the I/O thread
         has to be woken for it."""
         channel, transport = self._channel, self._transport
-        if not self._is_ready() or transport is None or channel is None or self._link.careful:
+        if not self._is_ready() or transport is None or channel is None or self._link.sessions.careful:
             return False
         return self.transaction is None and self._writing.write_now(channel, transport)
 
@@ -428,7 +337,7 @@ class ChannelWorker:
 
     # -- from the broker
 
-    def _confirmed(self, generation: int, delivery_tag: int, multiple: bool, taken: bool) -> None:
+    def confirmed(self, generation: int, delivery_tag: int, multiple: bool, taken: bool) -> None:
         if not self._restoring.proven:
             if not taken and generation == self.generation and self._not_ready():
                 return
@@ -439,7 +348,7 @@ class ChannelWorker:
             entries = self.publishing.confirmed(delivery_tag, multiple, taken)
         self.publishing.report(entries)
         self.wake_others()
-        if self._link.recovery.active:
+        if self._link.sessions.recovery.active:
             self._recovered()
 
     def _not_ready(self) -> bool:
@@ -454,17 +363,17 @@ class ChannelWorker:
             channel.close()
         return True
 
-    def _returned(self, method: Any, properties: Any) -> None:
+    def returned(self, method: Any, properties: Any) -> None:
         with self.monitor:
             self.publishing.returned(method, properties)
 
-    def _cancelled(self, frame: Any) -> None:
-        subscription = self.subscribing.cancelled(frame.method.consumer_tag)
+    def cancelled(self, consumer_tag: str) -> None:
+        subscription = self.subscribing.cancelled(consumer_tag)
         if subscription is not None:
             self.watcher.cancelled(subscription)
             if subscription.error is not None:
                 subscription.failed(subscription.error)
 
-    def _flow(self, generation: int, active: bool) -> None:
+    def flow(self, generation: int, active: bool) -> None:
         if generation == self.generation and self._transport is not None:
             self._writing.flow(self._channel, self._transport, active, self._is_ready)

@@ -1,7 +1,7 @@
 """Commands to the broker, executed once and in order: declarations, subscriptions, queries.
 
 A command without an answer runs again on the next channel, unless the broker closed the connection and it was the only
-request (`client_lib.connecting.suspects`).
+request (`client_lib.link.suspects`).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 
 from pika.exceptions import ConnectionWrongStateError
 
-from client_lib.core.monitor import Monitor
-from client_lib.core.steps import answer, refuse
 from client_lib.errors import MessagingError
+from client_lib.monitor import Monitor
+from client_lib.steps import answer, refuse
 
 _SHOWN = reprlib.Repr()
 _SHOWN.maxdict = _SHOWN.maxlist = 20

@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
-from client_lib.core.dedup import DuplicateFilter, Verdict
-from client_lib.core.delivery import Delivery
 from client_lib.core.ledger import Disposition, Ledger, Settle
 from client_lib.core.subscription import Subscription
 from client_lib.core.transaction import Transaction
+from client_lib.dedup import DuplicateFilter, Verdict
+from client_lib.delivery import Delivery
 from client_lib.errors import TransactionAborted
 from client_lib.message import Message
 

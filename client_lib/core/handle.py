@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 from typing import Generic, Protocol, TypeVar
 
-from client_lib.connecting.link import Link, LinkState
 from client_lib.core.notifying import Handler, notifier
 from client_lib.errors import MessagingError
+from client_lib.link.link import Link, LinkState
 from client_lib.options import Options
 from client_lib.urls.url import Endpoint
 

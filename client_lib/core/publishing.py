@@ -16,7 +16,6 @@ from typing import Any, Protocol
 
 from client_lib.connecting.transport import Transport
 from client_lib.connecting.wire import content_frames, publish_method
-from client_lib.core.monitor import Monitor
 from client_lib.core.outbox import Entry, Outbox, Outcome, mark_returned
 from client_lib.core.resent import mark_resent
 from client_lib.core.transaction import Transaction
@@ -24,6 +23,7 @@ from client_lib.errors import MessagingError, Rejected, Returned, SendError
 from client_lib.event_runs import NOWHERE, Where
 from client_lib.events import EventLog
 from client_lib.message import Message
+from client_lib.monitor import Monitor
 from client_lib.properties import short_string
 
 LOGGER = logging.getLogger("client_lib")

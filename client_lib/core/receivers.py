@@ -9,18 +9,18 @@ from typing import Any, TypeVar
 
 from client_lib.addresses.address import Address
 from client_lib.addresses.nodes import Node
-from client_lib.addresses.polling import Poller
 from client_lib.addresses.scratch import start_count
 from client_lib.core.channel_worker import ChannelWorker
 from client_lib.core.commands import shown
-from client_lib.core.dedup import DuplicateFilter
-from client_lib.core.delivery import Delivery
 from client_lib.core.ledger import Disposition
+from client_lib.core.polling import Poller
 from client_lib.core.senders import undo
-from client_lib.core.steps import Steps
 from client_lib.core.subscription import Subscription
+from client_lib.dedup import DuplicateFilter
+from client_lib.delivery import Delivery
 from client_lib.errors import LinkClosed
 from client_lib.message import Message
+from client_lib.steps import Steps
 
 S = TypeVar("S", bound=Subscription)
 PAUSES = (0.01, 0.03, 0.1, 0.3)
@@ -97,7 +97,7 @@ class Receivers:
                     self._open.pop(subscription, None)
 
         self._open[subscription] = None
-        future = worker.start_command(
+        future = worker.requests.start_command(
             subscribe, f"basic.consume({subscription.queue!r}, arguments={shown(subscription.arguments)})"
         )
         future.add_done_callback(failed)
@@ -113,7 +113,7 @@ class Receivers:
 
     def opening(self, address: str | Address, make: Callable[[str, bool, bool, Mapping[str, Any]], S]) -> Steps[S]:
         """`make(queue, no_ack, exclusive, arguments)`; raises AddressError and its subclasses."""
-        node = Node(self._worker, address)
+        node = Node(self._worker.requests, address)
         plan = yield from node.receiving()
         try:
             subscription = make(plan.queue, plan.no_ack, plan.exclusive, plan.arguments)
@@ -144,7 +144,7 @@ class Receivers:
             if subscription.node is not None:
                 undo(self._worker, subscription.node)
             raise
-        if subscription.node is not None and self._worker.error is None:
+        if subscription.node is not None and self._worker.ending.error is None:
             yield from subscription.node.closing()
 
     def close(self, subscription: Subscription) -> Future[Any] | None:
@@ -160,9 +160,9 @@ class Receivers:
             if not subscription.no_ack:
                 worker.deliveries.release_buffer(subscription)
             worker.monitor.notify_all()
-            if known is None or worker.error is not None:
+            if known is None or worker.ending.error is not None:
                 return None
-            return worker.add_command(
+            return worker.requests.add_command(
                 lambda channel, done: worker.subscribing.cancel(channel, subscription, done),
                 f"basic.cancel({subscription.consumer_tag!r})",
             )
@@ -179,11 +179,11 @@ class Receivers:
             ready = 0
             for subscription in subscriptions:
                 if worker.subscribing.knows(subscription) and not subscription.stuffed():
-                    ready += yield start_count(worker, subscription.queue)
-            yield worker.start_fence()
+                    ready += yield start_count(worker.requests, subscription.queue)
+            yield worker.requests.start_fence()
             if not ready or any(subscription.available() for subscription in subscriptions):
                 return
-            yield worker.start_pause(pause)
+            yield worker.requests.start_pause(pause)
 
     # -- basic.get
 
@@ -203,7 +203,7 @@ class Receivers:
 
             channel.basic_get(queue, got, no_ack)
 
-        future = worker.start_command(run, f"basic.get({queue!r})")
+        future = worker.requests.start_command(run, f"basic.get({queue!r})")
         message: Message | None = yield future
         if message is not None:
             source.note_fetched(message)

@@ -31,10 +31,15 @@ class Restoring:
     def waited(self, now: float) -> float:
         return now - self._since
 
-    def patience(self, reply_code: int) -> float:
-        """Seconds for which refusals are tolerated.  A broker that has not noticed the loss of our connection keeps its
-        exclusive queues until its own heartbeat expires."""
-        return max(self._timeout, 2.0 * self._heartbeat if reply_code in LOCKED else 0.0)
+    def error(self, reply_code: int, reply_text: str, now: float) -> ServerError | None:
+        """The broker has closed the channel: what ends the session; None: it is to be tried again.
+
+        A broker that has not noticed the loss of our connection keeps its exclusive queues until its own heartbeat
+        expires."""
+        patience = max(self._timeout, 2.0 * self._heartbeat if reply_code in LOCKED else 0.0)
+        if self.waited(now) < patience:
+            return None
+        return server_error(reply_code, f"{reply_text} (still so {patience} s after reconnecting)")
 
     def pause_after_nack(self, now: float) -> float | None:
         """Seconds until a new channel is opened after a nack before the first confirm; None: the nack counts.

@@ -11,8 +11,8 @@ from client_lib.addresses.once import Once, demand_once, once_of
 from client_lib.addresses.operations import Resolution
 from client_lib.addresses.scratch import start_resolution
 from client_lib.core.channel_worker import ChannelWorker
-from client_lib.core.steps import Steps
 from client_lib.core.window import Window
+from client_lib.steps import Steps
 
 W = TypeVar("W", bound=Window)
 
@@ -40,7 +40,7 @@ class Senders:
     ) -> Steps[W]:
         """`make(routing_key, exchange, mandatory)`; raises AddressError and its subclasses."""
         once = once_of(exactly_once)
-        node = Node(self._worker, address)
+        node = Node(self._worker.requests, address)
         plan = yield from node.sending(once)
         try:
             window = make(plan.routing_key or "", plan.exchange, plan.mandatory)
@@ -55,9 +55,9 @@ class Senders:
 
         def asking() -> Resolution[None]:
             check = yield from demand_once(queue, once, is_queue)
-            self._worker.restores[queue, once] = (check,)
+            self._worker.requests.restores[queue, once] = (check,)
 
-        yield start_resolution(self._worker, asking, f"exactly_once of the queue {queue!r}")
+        yield start_resolution(self._worker.requests, asking, f"exactly_once of the queue {queue!r}")
 
     def closing(self, window: Window) -> Steps[None]:
         """Called when its messages are settled, or are no longer waited for."""
@@ -65,12 +65,12 @@ class Senders:
             if not window.end():
                 return
             self._open.pop(window, None)
-        if window.node is not None and self._worker.error is None:
+        if window.node is not None and self._worker.ending.error is None:
             yield from window.node.closing()
 
 
 def undo(worker: ChannelWorker, node: Node) -> None:
     """Undoes what the address asks to undo at close.  Not waited for."""
-    if worker.error is None:
+    if worker.ending.error is None:
         for _ in node.closing():
             pass

@@ -1,24 +1,24 @@
 """A session without the waiting, which the threaded and the asyncio API add.
 
 Everything here may be called from any thread.  Commands are answered through futures, which the I/O thread completes;
-operations of several commands are generators (`client_lib.core.steps`).
+operations of several commands are generators (`client_lib.steps`).
 """
 
 from __future__ import annotations
 
 from client_lib.addresses.nodes import ending
-from client_lib.connecting.link import Link
 from client_lib.core.channel_worker import ChannelWorker
 from client_lib.core.ledger import Disposition
-from client_lib.core.monitor import Monitor
 from client_lib.core.receivers import Receivers
 from client_lib.core.senders import Senders
 from client_lib.core.states import State
-from client_lib.core.steps import Steps
 from client_lib.core.topology import Topology
 from client_lib.core.transactions import Transactions
 from client_lib.errors import MessagingError
+from client_lib.link.link import Link
 from client_lib.message import Message
+from client_lib.monitor import Monitor
+from client_lib.steps import Steps
 
 SETTLED = {Disposition.ACCEPT: "ack", Disposition.REJECT: "reject", Disposition.RELEASE: "release"}
 """Kinds of events."""
@@ -27,14 +27,14 @@ SETTLED = {Disposition.ACCEPT: "ack", Disposition.REJECT: "reject", Disposition.
 class SessionCore:
     def __init__(self, link: Link, name: str, monitor: Monitor, transactional: bool = False) -> None:
         self.worker = ChannelWorker(link, name, monitor, transactional)
-        self.topology = Topology(name, self.worker)
+        self.topology = Topology(name, self.worker.requests)
         self.senders = Senders(self.worker)
         self.receivers = Receivers(self.worker)
         self.transactions = Transactions(self.worker, self.senders)
 
     def forked(self, error: MessagingError | None) -> None:
         """In the child after fork(2): what has arrived is the parent's."""
-        self.worker.error, self.worker.state = error, State.FAILED
+        self.worker.ending.error, self.worker.state = error, State.FAILED
         for receiver in self.receivers.all():
             receiver.drain()
         self.worker.deliveries.fetched.clear()
@@ -58,7 +58,7 @@ class SessionCore:
 
     def ending(self) -> Steps[None]:
         """What the addresses in use ask to delete with the session."""
-        yield from ending(self.worker, [link.node for link in (*self.senders.all(), *self.receivers.all())])
+        yield from ending(self.worker.requests, [link.node for link in (*self.senders.all(), *self.receivers.all())])
 
     # -- settling
 
@@ -89,4 +89,4 @@ class SessionCore:
 
     def fencing(self) -> Steps[None]:
         """A round trip, after which the broker has read everything written before."""
-        yield self.worker.start_fence()
+        yield self.worker.requests.start_fence()

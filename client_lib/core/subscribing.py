@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from client_lib.core.deliveries import Deliveries
-from client_lib.core.monitor import Monitor
 from client_lib.core.subscription import Subscription
 from client_lib.errors import ReceiverCancelled
 from client_lib.message import Message
+from client_lib.monitor import Monitor
 
 Done = Callable[[Any], None]
 
@@ -21,6 +21,16 @@ class Subscribing:
         self.waiting_for_any = 0
         """The number of calls that wait for a message of any receiver."""
         self._monitor, self._deliveries = monitor, deliveries
+
+    @property
+    def overfull(self) -> bool:
+        return any(subscription.overfull for subscription in list(self._deliveries.subscriptions.values()))
+
+    @property
+    def hungry(self) -> bool:
+        """A call waits for a message."""
+        waiting = any(subscription.hungry for subscription in list(self._deliveries.subscriptions.values()))
+        return waiting or self.waiting_for_any > 0
 
     def knows(self, subscription: Subscription) -> bool:
         return self._deliveries.subscriptions.get(subscription.consumer_tag) is subscription

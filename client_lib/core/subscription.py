@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from client_lib.addresses.nodes import Node
-from client_lib.core.dedup import DuplicateFilter
-from client_lib.core.delivery import Delivery
-from client_lib.core.monitor import Monitor
 from client_lib.core.notifying import Handler, Told, error_of, notifier, silent
 from client_lib.core.transaction import Transaction
+from client_lib.dedup import DuplicateFilter
+from client_lib.delivery import Delivery
 from client_lib.errors import MessagingError
 from client_lib.event_runs import REDELIVERED, RESENT, Where
 from client_lib.events import EventLog
 from client_lib.message import Message, received, unread
+from client_lib.monitor import Monitor
 
 UNLIMITED = 0xFFFFFFFF
 """Qpid's name for a capacity without a limit."""
@@ -55,7 +55,7 @@ class Subscription:
 
     Messages wait in a buffer of at most `capacity`; those still in it when a connection is lost are dropped, because
     the broker delivers them again (not with `no_ack`).  With a duplicate filter each id is handed out once (see
-    `client_lib.core.dedup`)."""
+    `client_lib.dedup`)."""
 
     def __init__(
         self,

@@ -9,30 +9,21 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, Protocol
+from typing import Any
 
-from client_lib.core.commands import Run, shown
-from client_lib.core.declarations import Declaration, Declarations
-from client_lib.core.monitor import Monitor
-from client_lib.core.steps import Steps
+from client_lib.core.commands import shown
+from client_lib.core.declarations import Declaration
+from client_lib.core.requests import Requests
+from client_lib.steps import Steps
 
 Arguments = dict[str, Any]
-
-
-class TopologyHost(Protocol):
-    """The part of a session's worker that this module uses."""
-
-    monitor: Monitor
-    declarations: Declarations
-
-    def start_command(self, run: Run, what: str) -> Future[Any]: ...
 
 
 class Topology:
     """All methods may be called from any thread."""
 
-    def __init__(self, name: str, worker: TopologyHost) -> None:
-        self._name, self._worker = name, worker
+    def __init__(self, name: str, requests: Requests) -> None:
+        self._name, self._requests = name, requests
 
     def start_declaration(self, method: str, remember: bool, **arguments: Any) -> Future[Any]:
         """Calls a method of the channel, with pika's name, now and, with `remember`, after each fail-over."""
@@ -49,16 +40,16 @@ class Topology:
             getattr(channel, method)(**arguments, callback=answered)
 
         said = ", ".join(f"{name}={shown(value)}" for name, value in arguments.items() if value)
-        return self._worker.start_command(run, f"{method.replace('_', '.', 1)}({said})")
+        return self._requests.start_command(run, f"{method.replace('_', '.', 1)}({said})")
 
     def _remember(self, declaration: Declaration) -> None:
-        with self._worker.monitor:
-            self._worker.declarations.remember(declaration)
+        with self._requests.monitor:
+            self._requests.declarations.remember(declaration)
 
     def forget(self, gone: Callable[[Declaration], bool]) -> None:
         """Declarations that are not restored any more."""
-        with self._worker.monitor:
-            self._worker.declarations.forget(gone)
+        with self._requests.monitor:
+            self._requests.declarations.forget(gone)
 
     # -- steps
 

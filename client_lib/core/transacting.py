@@ -12,12 +12,12 @@ from concurrent.futures import Future
 from typing import Any
 
 from client_lib.core.deliveries import Deliveries
-from client_lib.core.monitor import Monitor
 from client_lib.core.outbox import Entry
 from client_lib.core.publishing import Publishing
-from client_lib.core.steps import answer, refuse
 from client_lib.core.transaction import Phase, Transaction, aborted, unknown
 from client_lib.errors import MessagingError
+from client_lib.monitor import Monitor
+from client_lib.steps import answer, refuse
 
 Answers = list[tuple[Future[Any], Exception | None]]
 

@@ -26,8 +26,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-from client_lib.core.dedup import DuplicateFilter
 from client_lib.core.outbox import Entry
+from client_lib.dedup import DuplicateFilter
 from client_lib.errors import TransactionAborted, TransactionError, TransactionUnknown
 
 Finished = list[tuple[DuplicateFilter[Any], "str | None"]]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from client_lib.core.channel_worker import ChannelWorker
 from client_lib.core.senders import Senders
-from client_lib.core.steps import Steps
 from client_lib.core.transacting import Transacting
 from client_lib.core.transaction import Transaction, aborted
 from client_lib.errors import NontransactionalSession, Timeout, TransactionError, TransactionUnknown
+from client_lib.steps import Steps
 
 
 class Transactions:
@@ -57,8 +57,8 @@ class Transactions:
 
     def _require(self) -> tuple[Transacting, Transaction]:
         worker = self._worker
-        if worker.error is not None:
-            raise worker.error.with_traceback(None)
+        if worker.ending.error is not None:
+            raise worker.ending.error.with_traceback(None)
         if worker.transacting is None or worker.transaction is None:
             raise NontransactionalSession(f"session {worker.name} has no transactions: session(transactional=True)")
         return worker.transacting, worker.transaction

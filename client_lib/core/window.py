@@ -8,7 +8,7 @@ from typing import Protocol
 
 from client_lib.addresses.nodes import Node
 from client_lib.addresses.once import Once
-from client_lib.core.monitor import Monitor
+from client_lib.core.ending import Ending
 from client_lib.core.notifying import Handler, Told, error_of, notifier, silent
 from client_lib.core.outbox import Entry, Outcome
 from client_lib.core.publishing import Publishing
@@ -16,6 +16,7 @@ from client_lib.core.subscription import check_capacity
 from client_lib.core.transaction import Transaction
 from client_lib.errors import InsufficientCapacity, LinkClosed, MessagingError, SendError
 from client_lib.message import Message
+from client_lib.monitor import Monitor
 
 SettledCallback = Callable[[Message, str, MessagingError | None], None]
 
@@ -26,13 +27,11 @@ class WindowHost(Protocol):
     monitor: Monitor
     transaction: Transaction | None
     publishing: Publishing
+    ending: Ending
 
     @property
     def trouble(self) -> str:
         """Why there is no connection, or empty."""
-
-    told: bool
-    """A call has raised what ended the session."""
 
     def check(self) -> None: ...
 
@@ -192,7 +191,7 @@ class Window:
             if entry.error in self.failures:
                 self.failures.remove(entry.error)  # type: ignore[arg-type]
             elif entry.outcome is Outcome.FAILED:
-                self._worker.told = True
+                self._worker.ending.told = True
             raise entry.error
 
     def _set_capacity(self, capacity: int) -> None:

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from client_lib.connecting.suspects import Request
 from client_lib.connecting.transport import Transport
 from client_lib.connecting.wire import ack, flow_ok
 from client_lib.core.commands import Commands
 from client_lib.core.deliveries import Deliveries
 from client_lib.core.ledger import Disposition
-from client_lib.core.monitor import Monitor
 from client_lib.core.publishing import Publishing
 from client_lib.core.transacting import Transacting
 from client_lib.core.transaction import Phase, Transaction
+from client_lib.link.suspects import Request
+from client_lib.monitor import Monitor
 
 
 class Writing:

@@ -15,14 +15,14 @@ from pika.exchange_type import ExchangeType
 from pika.validators import require_callback, require_string
 
 from client_lib.core.ledger import Disposition
-from client_lib.core.steps import Steps
-from client_lib.core.unheard import giving_way
 from client_lib.errors import MessagingError
 from client_lib.failover.consuming import Consuming, Delivered
 from client_lib.failover.content import Incoming
 from client_lib.failover.core import ChannelCore, ConnectionOwner
 from client_lib.failover.publishing import ChannelPublishing
 from client_lib.failover.topology import Arguments, ChannelTopology, table
+from client_lib.steps import Steps
+from client_lib.unheard import giving_way
 
 OnMessage = Callable[[Any, Any, Any, bytes], Any]
 ReturnCallback = Callable[["FailoverChannel", Any, Any, bytes], Any]

@@ -20,7 +20,6 @@ import pika
 from pika.validators import require_callback
 
 from client_lib.connection import CLOSE_TIME, Connection
-from client_lib.core.unheard import giving_way, raise_first
 from client_lib.errors import MessagingError
 from client_lib.failover.channel import FailoverChannel
 from client_lib.failover.errors import ConnectFailed, ConnectionUnusable, translate
@@ -28,6 +27,7 @@ from client_lib.failover.inbox import Callback, Inbox
 from client_lib.failover.parameters import PUBLISH_TIMEOUT, Where, read_parameters
 from client_lib.failover.publishing import not_taken
 from client_lib.session import Session
+from client_lib.unheard import giving_way, raise_first
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,12 @@ import pika.exceptions
 
 from client_lib.core.channel_worker import ChannelWorker
 from client_lib.core.session_core import SessionCore
-from client_lib.core.steps import Steps
 from client_lib.core.watcher import Watcher
 from client_lib.errors import MessagingError, ServerError, TransactionError
 from client_lib.failover.errors import translate
 from client_lib.failover.inbox import Callback, Inbox
 from client_lib.session import Session
+from client_lib.steps import Steps
 
 CLOSE_TIME = 5.0  # seconds for what is unsettled
 PRECONDITION_FAILED = 406
@@ -90,7 +90,7 @@ class ChannelCore:
     def check_open(self) -> None:
         """Raises if the channel cannot be used: the first time the reason, then ChannelWrongStateError."""
         if not self.closed:
-            if self.session is self.declaring and self._worker(self.session).error is None:
+            if self.session is self.declaring and self._worker(self.session).ending.error is None:
                 return
             reason = self.reason()
             if reason is None:

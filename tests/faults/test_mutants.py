@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from client_lib.core import publishing
-from client_lib.core.dedup import DuplicateFilter, Verdict
 from client_lib.core.outbox import Entry, Outbox
 from client_lib.core.subscription import Subscription
 from client_lib.core.window import Window
+from client_lib.dedup import DuplicateFilter, Verdict
 from client_lib.events import EventLog
 from tests.faults.judge import Report
 from tests.faults.load import Group, Load

@@ -180,7 +180,7 @@ def test_a_receiver_that_cannot_be_made_leaves_nothing_behind(session: Session, 
         session.receiver(f"{name}; {{create: always}}", capacity=0)
     with pytest.raises(ValueError, match="capacity"):
         session.sender(f"{name}; {{create: always}}", capacity=0)
-    assert session._waiting.worker.restores == {}
+    assert session._waiting.worker.requests.restores == {}
 
 
 @pytest.mark.parametrize("kind", ["topic", "fanout", "direct", "headers"])
@@ -364,7 +364,7 @@ def test_many_links_leave_nothing_behind(session: Session, witness: Any, name: s
     for _ in range(30):
         session.sender(name).close()
         session.receiver("amq.fanout").close()
-    assert session._waiting.worker.restores == {}
+    assert session._waiting.worker.requests.restores == {}
 
 
 def test_the_same_with_asyncio(broker: Broker, witness: Any, name: str) -> None:

@@ -42,7 +42,8 @@ def overfull(style: Any) -> int:
     """How many messages are in the buffer when reading has stopped."""
     link = link_of(style)
     wait_for(lambda: not link._transport.reading)
-    (subscription,) = [s for worker in link.workers for s in worker.deliveries.subscriptions.values() if s.overfull]
+    subscriptions = [each for session in link.sessions.all for each in session.deliveries.subscriptions.values()]
+    (subscription,) = [each for each in subscriptions if each.overfull]
     return int(subscription.available())
 
 

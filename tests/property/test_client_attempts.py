@@ -8,7 +8,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from client_lib.connecting.retry import COPY_GAP_MAX, RetryPolicy
+from client_lib.connecting.retry import COPY_GAP_MAX
+from client_lib.retry_policy import RetryPolicy
 from tests.support.slow import few
 from tests.unit.client_lib.planner_world import World
 

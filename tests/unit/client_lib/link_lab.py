@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from client_lib.connecting.flights import Flights
-from client_lib.connecting.link import Link, LinkState
 from client_lib.connecting.transport import thread_loop
+from client_lib.link.link import Link, LinkState
 from client_lib.message import Message
 from client_lib.options import Options
 from client_lib.urls.url import Endpoint, parse_url

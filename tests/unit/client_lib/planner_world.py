@@ -15,18 +15,10 @@ import itertools
 import random
 from collections.abc import Callable, Mapping, Sequence
 
+from client_lib.connecting.attempts import Abandon, Action, Attempt, GiveUp, LookUp, Start, Wait
 from client_lib.connecting.flights import IN_FLIGHT, PER_PLACE
-from client_lib.connecting.retry import (
-    Abandon,
-    Action,
-    Attempt,
-    GiveUp,
-    LookUp,
-    Planner,
-    RetryPolicy,
-    Start,
-    Wait,
-)
+from client_lib.connecting.retry import Planner
+from client_lib.retry_policy import RetryPolicy
 from client_lib.urls.url import Endpoint, parse_urls
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from client_lib import aio
 from client_lib.aio import ConnectionClosed, Empty, InDoubt, LinkClosed, Message, Rejected, Timeout
-from client_lib.core.delivery import Delivery
+from client_lib.delivery import Delivery
 from tests.unit.client_lib.aio_lab import QUICK, Lab, in_loop, until
 
 

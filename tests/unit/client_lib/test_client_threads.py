@@ -132,7 +132,7 @@ def test_everything_at_once(lab: Lab) -> None:
     stop.set()
     crew.finish()
     assert connection.sessions == []
-    wait_for(lambda: connection.link.workers == [])
+    wait_for(lambda: connection.link.sessions.all == [])
 
 
 def test_no_lock_is_held_in_callbacks(lab: Lab) -> None:

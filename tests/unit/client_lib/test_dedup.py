@@ -2,7 +2,7 @@
 
 import pytest
 
-from client_lib.core.dedup import DuplicateFilter, Verdict
+from client_lib.dedup import DuplicateFilter, Verdict
 
 
 def test_new_working_done() -> None:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from client_lib.connecting import lookup
-from client_lib.connecting.link import LinkState
-from client_lib.connecting.watchdog import Watchdog
 from client_lib.errors import AuthenticationFailure, ConnectError, HeartbeatTimeout
+from client_lib.link.link import LinkState
+from client_lib.link.watchdog import Watchdog
 from client_lib.urls.url import PUBLIC_URL
 from tests.support.wait import wait_for
 from tests.unit.client_lib.link_lab import CALM, LinkLab, links
@@ -267,7 +267,7 @@ def test_silence_is_judged_by_our_interval(
             intervals.append(interval)
             super().__init__(interval, now, received)
 
-    monkeypatch.setattr("client_lib.connecting.link.Watchdog", Noted)
+    monkeypatch.setattr("client_lib.link.link.Watchdog", Noted)
     broker = links.broker()
     broker.heartbeat_offered = offered
     links.connected(broker, heartbeat=asked)

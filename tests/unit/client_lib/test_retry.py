@@ -2,7 +2,8 @@
 
 import pytest
 
-from client_lib.connecting.retry import Attempt, GiveUp, RetryPolicy, Start, Wait
+from client_lib.connecting.attempts import Attempt, GiveUp, Start, Wait
+from client_lib.retry_policy import RetryPolicy
 from client_lib.urls.url import Endpoint, parse_urls
 from tests.unit.client_lib.planner_world import World
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from client_lib.connecting.watchdog import LOOKS, Watchdog
+from client_lib.link.watchdog import LOOKS, Watchdog
 
 Received = Callable[[float], int]
 

@@ -129,10 +129,8 @@ def test_nothing_follows_the_answer_to_channel_close(
         threads = [threading.Thread(target=send) for _ in range(2)]
         threads[0].start()
         wait_for(lambda: sender.unsettled() == 1)
-        on_close = sender.session._waiting.worker._channel_closed
-        monkeypatch.setattr(
-            sender.session._waiting.worker, "_channel_closed", lambda *_: late(threads[1], on_close, *_)
-        )
+        on_close = sender.session._waiting.worker.channel_closed
+        monkeypatch.setattr(sender.session._waiting.worker, "channel_closed", lambda *_: late(threads[1], on_close, *_))
         process(channel, method)
 
     def late(thread: threading.Thread, on_close: Any, *arguments: Any) -> None:

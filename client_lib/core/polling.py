@@ -12,10 +12,10 @@ from concurrent.futures import Future
 from client_lib.addresses.browse import METHOD, Browser
 from client_lib.addresses.scratch import start_request
 from client_lib.core.channel_worker import ChannelWorker
-from client_lib.core.delivery import Delivery
-from client_lib.core.steps import answer, refuse
 from client_lib.core.subscription import Subscription
+from client_lib.delivery import Delivery
 from client_lib.errors import MessagingError, ReceiverError
+from client_lib.steps import answer, refuse
 
 LOGGER = logging.getLogger("client_lib")
 
@@ -32,7 +32,7 @@ class Poller:
         return self._first
 
     def _ask(self, limit: int) -> None:
-        start_request(self._worker, METHOD, self._browser.request(limit)).add_done_callback(self._answered)
+        start_request(self._worker.requests, METHOD, self._browser.request(limit)).add_done_callback(self._answered)
 
     def _answered(self, future: Future[bytes]) -> None:
         """Called once for each request; only one request is open at a time, so there is no second thread."""
@@ -49,7 +49,7 @@ class Poller:
                     self._subscription.arrived(message)
                 self._worker.monitor.notify_all()
             answer(self._first, None)
-            self._worker.later(self._browser.pause, self._again)
+            self._worker.requests.later(self._browser.pause, self._again)
         else:
             self._end(error)
 
@@ -59,7 +59,7 @@ class Poller:
                 return
             room = self._subscription.capacity - self._subscription.available()
         if room <= 0:
-            self._worker.later(self._browser.pause, self._again)
+            self._worker.requests.later(self._browser.pause, self._again)
             return
         try:
             self._ask(room)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from client_lib.core.dedup import DuplicateFilter
+from client_lib.dedup import DuplicateFilter
 
 
 class Named(Protocol):

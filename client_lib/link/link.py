@@ -21,25 +21,22 @@ import logging
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Protocol
 
 from client_lib.connecting import tls
+from client_lib.connecting.attempts import Attempt
 from client_lib.connecting.dialer import POLITE_CLOSE as POLITE_CLOSE
 from client_lib.connecting.dialer import Dialer, DialerOwner
 from client_lib.connecting.lending import Lending
-from client_lib.connecting.retry import Attempt
-from client_lib.connecting.suspects import Request, Suspect, Suspects
 from client_lib.connecting.transport import Aborted, HeartbeatLost, Loop, Timer, Transport, describe
-from client_lib.connecting.watchdog import Watchdog
-from client_lib.core.monitor import Monitor
-from client_lib.core.outbox import Entry
-from client_lib.core.recovery import Recovery
-from client_lib.core.unheard import Unheard
-from client_lib.errors import ConnectionClosed, FatalCommand, HeartbeatTimeout, MessagingError, Unsendable
+from client_lib.errors import ConnectionClosed, HeartbeatTimeout, MessagingError
 from client_lib.events import RUN_SECONDS, EventLog
+from client_lib.link.sessions import LinkUser, Sessions
+from client_lib.link.watchdog import Watchdog
+from client_lib.monitor import Monitor
 from client_lib.options import Options, effective
+from client_lib.unheard import Unheard
 from client_lib.urls.url import Endpoint
 
 LOGGER = logging.getLogger("client_lib")
@@ -51,42 +48,6 @@ class LinkState(Enum):
     CONNECTED = "connected"
     FAILED = "failed"
     CLOSED = "closed"
-
-
-class LinkUser(Suspect, Hashable, Protocol):
-    """The part of a session that the link uses; all is called in the I/O thread."""
-
-    @property
-    def ended(self) -> bool: ...
-
-    @property
-    def opening(self) -> bool:
-        """It opens its channel, and is not ready yet."""
-
-    def open_on(self, transport: Transport) -> None:
-        """The connection is open; without effect on a session that has a channel, or has ended."""
-
-    def connection_lost(self, refusal: tuple[int, str] | None = None) -> int:
-        """Returns the number of messages sent and not confirmed.  `refusal`: of a close for a request of this one."""
-
-    def fail(self, error: MessagingError, closed: bool = False) -> list[Entry]:
-        """Ends the session; returns the messages whose outcome is unknown."""
-
-    def take_unheard(self) -> Unheard:
-        """The session has ended: what was refused or is in doubt, once."""
-
-    def close_channel(self) -> None: ...
-
-    @property
-    def overfull(self) -> bool:
-        """A receiver without a limit has too much in its buffer."""
-
-    @property
-    def hungry(self) -> bool:
-        """A call waits for a message."""
-
-    def flush(self, limit: int | None = None) -> bool:
-        """Writes what waits.  True if there is more to do at once.  `limit` is that of unanswered requests."""
 
 
 class Link:
@@ -105,14 +66,9 @@ class Link:
         self.failed: Callable[[MessagingError], None] = lambda _error: None
         """Called when it gives up."""
         self.failovers = 0
-        self.workers: list[LinkUser] = []
-        self.recovery = Recovery()
-        self._suspects = Suspects()
+        self.sessions = Sessions()
         self.calls_back = False
         """A sender has a callback, which is called in the I/O thread only."""
-        self._in_order = False
-        """Sessions open their channels one after the other."""
-        self._overfull = False
         self._loop = loop
         owner = DialerOwner(self._opened, self._give_up, self._lost, self._blocked)
         self._dialer = Dialer(addresses, options, loop, self.events, self.client_id, owner)
@@ -157,7 +113,7 @@ class Link:
     @property
     def quiet(self) -> bool:
         """Any thread may read now: all that follows is done in any thread."""
-        return not (self.calls_back or self.recovery.active or self.careful)
+        return not (self.calls_back or self.sessions.recovery.active or self.sessions.careful)
 
     # -- start and end
 
@@ -178,9 +134,7 @@ class Link:
                 self._end()
             return
         self._set_state(LinkState.CLOSED, ConnectionClosed("the connection is closed"))
-        for worker in self.workers:
-            worker.fail(ConnectionClosed("the connection is closed"), closed=True)
-            left += worker.take_unheard()
+        left += self.sessions.close(ConnectionClosed("the connection is closed"))
         self._dialer.hang_up()
         transport = self._transport
         if transport is None or not transport.is_open:
@@ -231,58 +185,36 @@ class Link:
             before.cancel()
         self._timers[name] = self._loop.call_later(max(0.0, delay), callback)
 
-    def adopt(self, worker: LinkUser) -> None:
+    def adopt(self, session: LinkUser) -> None:
         """A new session joins: now if connected, else with the next connection."""
-        self.workers.append(worker)
+        self.sessions.all.append(session)
         if self.state in (LinkState.FAILED, LinkState.CLOSED):
-            worker.fail(self.error or ConnectionClosed("the connection is closed"))
+            session.fail(self.error or ConnectionClosed("the connection is closed"))
         elif self._transport is not None and self.state is LinkState.CONNECTED:
-            self._open_sessions(self._transport)
+            self.sessions.open_on(self._transport)
 
-    def dismiss(self, worker: LinkUser) -> None:
+    def dismiss(self, session: LinkUser) -> None:
         """A session leaves."""
-        worker.close_channel()
-        if worker in self.workers:
-            self.workers.remove(worker)
+        session.close_channel()
+        if session in self.sessions.all:
+            self.sessions.all.remove(session)
 
     def _work(self) -> None:
         self._wake_pending = False
         for _ in range(len(self._jobs)):
             self._jobs.popleft()()
         more = bool(self._jobs)
-        if self._in_order and self._transport is not None:
-            self._open_sessions(self._transport)
-        for worker in list(self.workers):
-            more = worker.flush(self.limit(worker)) or more
-        self._regulate()
-        if more:
+        if self.sessions.work(self._transport) or more:
             self.wake()
 
     def hold(self) -> None:
         """Some receiver is overfull: stops reading."""
-        self._overfull = True
-        lending = self._transport.lending if self._transport is not None else None
+        self.sessions.overfull = True
+        lending = self.lending
         if lending is not None and lending.lent:  # another thread has read it
             self.wake()
         else:
-            self._regulate()
-
-    def _regulate(self) -> None:
-        if self._overfull and self._transport is not None:
-            self._overfull = any(worker.overfull for worker in self.workers)
-            wanted = any(worker.hungry or worker.request is not None for worker in self.workers)
-            self._transport.read_on(wanted or not self._overfull)
-
-    def limit(self, worker: LinkUser) -> int | None:
-        """How many requests this session may have unanswered now; None: any number."""
-        if self._in_order:
-            return 0
-        return self._suspects.limit(worker, self.workers) if self._suspects else None
-
-    @property
-    def careful(self) -> bool:
-        """Some session waits for its turn: `wake` when another one has got an answer, or has ended."""
-        return self._in_order or self._overfull or bool(self._suspects)
+            self.sessions.regulate(self._transport)
 
     def _flush_events(self) -> None:
         self.events.flush_runs()
@@ -308,22 +240,12 @@ class Link:
         LOGGER.info("%s: connected to %s", self.client_id, self.address)
         self._set_state(LinkState.CONNECTED)
         self._begin_watch(transport)
-        self._in_order = bool(self._suspects)
-        self._open_sessions(transport)
-
-    def _open_sessions(self, transport: Transport) -> None:
-        """All at once or, while there are suspects, each when the one before is ready."""
-        for worker in self._suspects.in_order(self.workers):
-            worker.open_on(transport)
-            if self._in_order and worker.opening:
-                return
-        self._in_order = False
+        self.sessions.opened(transport)
 
     def _give_up(self, error: MessagingError) -> None:
         LOGGER.error("%s: %s", self.client_id, error)
         self._set_state(LinkState.FAILED, error)
-        for worker in self.workers:
-            worker.fail(error)
+        self.sessions.fail(error)
         self.failed(error)
 
     # -- connected
@@ -382,16 +304,7 @@ class Link:
         self._lost_at = now
         self.failovers += 1
         self._set_state(LinkState.CONNECTING)
-        alone, over = (None, False) if refusal is None else self._suspects.closed(refusal[0], self.workers, now)
-        fatal = _fatal(alone.request, *refusal) if over and alone and alone.request and refusal else None
-        in_doubt = 0
-        for worker in list(self.workers):
-            mine = worker is alone
-            if mine and fatal is not None:
-                in_doubt += len(worker.fail(fatal))
-            else:
-                in_doubt += worker.connection_lost(refusal if mine else None)
-        self.recovery.lost(now, [worker for worker in self.workers if not worker.ended], in_doubt)
+        in_doubt = self.sessions.lost(now, refusal)
         LOGGER.warning("%s: lost %s (%s); %d messages unconfirmed", self.client_id, self.address, reason, in_doubt)
         where = {"peer": str(self.address), "conn_id": self.conn_id}
         self.events.fact("disconnected", **where, reason=reason, attrs={"unconfirmed": in_doubt})
@@ -416,9 +329,3 @@ class Link:
             self._later("again", self.options.reconnect_interval_max, self._start_anew)
         else:
             self._end()
-
-
-def _fatal(request: Request, reply_code: int, reply_text: str) -> MessagingError:
-    if request.message is not None:
-        return Unsendable(reply_code, reply_text, request.message)
-    return FatalCommand(reply_code, reply_text, request.what)

@@ -1,0 +1,1 @@
+"""One connection over all its fail-overs, and the sessions that use it."""
