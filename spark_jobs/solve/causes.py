@@ -44,7 +44,12 @@ class Cause:
 
 
 UNKNOWN: Final = Cause("unknown")
-CLIENTS_ONLY: Final = Cause("no-failover", "clients stood still, and no log of the cluster says why")
+
+
+def clients_only(facts: Facts) -> Cause:
+    """That the primary stayed is only known if every broker that any log names wrote one."""
+    stayed = facts.own and set(facts.brokers) <= set(facts.own)
+    return Cause("no-failover" if stayed else "unknown", "clients stood still, and no log of the cluster says why")
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,15 @@ class Incident:
         return int(max([self.last, *([self.settled] if self.settled else []), *ends]))
 
     @property
+    def new(self) -> Promotion | None:
+        """The last one that was promoted, unless its end is named here."""
+        if not self.promotions:
+            return None
+        last = self.promotions[-1]
+        ended = (e for e in self.seeds if e["kind"] == "exit" and e.get("peer") == last.node)
+        return None if any(certainly_before(last.done, event) for event in ended) else last
+
+    @property
     def victim(self) -> str | None:
         """The primary, as far as the logs have it."""
         return self.cause.victim
@@ -96,8 +105,10 @@ def find(facts: Facts, outages: Iterable[Mapping[str, Any]] = (), cluster: str =
     for incident in groups:
         incident.cause = causes.of(facts, incident.facts(facts), incident.old, incident.promotions)
     found = [incident for incident in groups if not _is_routine(incident, facts)]
+    # what was only near to an incident that is none
+    alone += _attach(found, (one for incident in groups if incident not in found for one in incident.others), cluster)
     for incident in alone:
-        incident.cause = causes.CLIENTS_ONLY
+        incident.cause = causes.clients_only(facts)
     return sorted([*found, *alone], key=lambda incident: (incident.begin, incident.id))
 
 
@@ -107,7 +118,7 @@ def rows(incidents: Iterable[Incident], facts: Facts) -> list[Row]:
 
 
 def _row(incident: Incident, facts: Facts) -> Row:
-    new = incident.promotions[-1] if incident.promotions else None
+    new = incident.new
     first = incident.seeds[0] if incident.seeds else {}
     file, line = place(first) if first else ("", 0)
     cause = incident.cause
@@ -224,9 +235,9 @@ def _settled(facts: Facts, group: Incident, until: int | None) -> Event | None:
     after = [e for e in facts.between(max(begin, group.begin - GAP), until) if not _precedes(e, marks)]
     moments: list[Event | None] = []
     if group.promotions:
-        node = group.promotions[-1].node
-        if node in facts.own:
-            moments.append(next((event for event in after if _is_active(event, node)), None))
+        last = group.promotions[-1]
+        own = (event for event in after if _is_active(event, last.node))
+        moments.append(next(own, None) if last.node in facts.own else last.done)
     if any(event["kind"] == "fsa" for event in facts.between(group.begin - GAP, until)):
         idle = (event for event in after if event["kind"] == "fsa" and event.get("new") == "S_IDLE")
         moments.append(next(idle, None))
@@ -254,7 +265,8 @@ def _is_active(event: Event, node: str) -> bool:
 
 def _is_routine(incident: Incident, facts: Facts) -> bool:
     """A new cluster is brought up, or all of it is stopped in order."""
-    if incident.promotions and incident.old is None:
+    failed = any(event["kind"] == "primary_lost" or _is_death(event, facts) for event in incident.seeds)
+    if incident.promotions and incident.old is None and not failed:
         first = incident.promotions[0]
         started = facts.first(lambda e: e["kind"] == "start" and e.get("source") != MANAGER, None, first.at)
         return (first.term == 1 or (first.term is None and started is not None)) and len(incident.promotions) == 1

@@ -75,7 +75,7 @@ class _Scene:
         self.incident, self.facts = incident, facts
         self.rows = incident.facts(facts)
         self.victim = incident.victim or incident.cause.about
-        self.new: Promotion | None = incident.promotions[-1] if incident.promotions else None
+        self.new = incident.new
         self.limit = self.new.done if self.new else None
         self.death = self._first(self._is_death)
 

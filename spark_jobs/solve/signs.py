@@ -88,7 +88,7 @@ def subject(event: Event) -> str:
     """The node that a fact is about."""
     if event["kind"] in ("op_result", "op_unexpected", "op_confirmed", "initiate", "op_request", "plan"):
         return attr(event, "target") or event.get("peer") or event.get("node") or ""
-    if event.get("source") == MANAGER or event["kind"] in ("will_fence", "fence_request", "fence_op_done"):
+    if event.get("source") == MANAGER or event["kind"] in ("relocate", "will_fence", "fence_request", "fence_op_done"):
         return event.get("peer") or ""
     return event.get("node") or ""
 
@@ -133,8 +133,10 @@ def _rank(event: Event) -> int | None:
         return 4 if kind == "op_result" else 5
     if source == MANAGER and kind == "promoted":
         return 6
-    if source in OWN and kind == "state" and event.get("new") == "active":
+    if source in OWN and kind == "relocate" and event.get("result") == "done":
         return 7
+    if source in OWN and kind == "state" and event.get("new") == "active":
+        return 8
     return None
 
 
@@ -223,7 +225,7 @@ class Facts:
 
     def _promotion(self, group: list[Event]) -> Promotion:
         done = min(group, key=lambda event: (_rank(event), key(event)))
-        terms = [event["term"] for event in group if event.get("term") and event.get("source") in OWN]
+        terms = [term for event in group if (term := _term(event))]
         return Promotion(subject(done), max(terms, default=None), self._asked(done, group), done, tuple(group))
 
     def _asked(self, done: Event, group: list[Event]) -> Event | None:
@@ -274,6 +276,11 @@ class Facts:
         return next((event for event in self.between(begin, end) if wanted(event)), None)
 
 
+def _term(event: Event) -> int | None:
+    """Of the promotion that a line tells of; the old primary's word has the old one's."""
+    return event.get("term") or None if event.get("source") in OWN and event["kind"] != "relocate" else None
+
+
 def _asks(event: Event) -> bool:
     if event["kind"] in ("initiate", "op_request"):
         return attr(event, "task") == "promote"
@@ -281,5 +288,5 @@ def _asks(event: Event) -> bool:
 
 
 def _same(group: list[Event], event: Event) -> bool:
-    terms = {row["term"] for row in [*group, event] if row.get("term") and row.get("source") in OWN}
+    terms = {_term(row) for row in [*group, event]} - {None}
     return len(terms) <= 1 and event["ts_lo"] - group[0]["ts_hi"] <= MERGE
