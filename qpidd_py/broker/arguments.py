@@ -5,6 +5,7 @@ Unknown arguments are kept: they come back in listings and reach the backups.  A
 on (`_REFUSED`): to accept it and do nothing could lose messages or change their order.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -31,6 +32,7 @@ FENCING_TOKEN: Final = "x-fencing-token"  # each consumer of a queue with one at
 QUEUE_TYPE: Final = "x-queue-type"
 CONSUMER_TIMEOUT: Final = "x-consumer-timeout"  # milliseconds for which a client may keep a delivery
 DELIVERY_LIMIT: Final = "x-delivery-limit"  # times that a message comes back; -1: no limit
+CONSUMER_PRIORITY: Final = "x-priority"  # of consumers
 QUEUE_MODE: Final = "x-queue-mode"
 DEDUPLICATION: Final = "x-message-deduplication"  # see deduplication.py
 DEDUPLICATION_WINDOW: Final = "x-deduplication-window"  # keys that are remembered
@@ -41,6 +43,10 @@ HASH_HEADER: Final = "hash-header"  # of exchanges
 HASH_PROPERTY: Final = "hash-property"
 DELAYED_TYPE: Final = "x-delayed-type"  # of exchanges of type x-delayed-message: which type routes
 MOST_KEYS: Final = 100_000_000
+LONGEST: Final = 315_360_000_000
+"""Milliseconds: ten years.  RabbitMQ takes no longer time to live; `LONGEST` of the core is the same."""
+DELIVERIES: Final = 20
+"""The delivery limit of a quorum queue that names none."""
 
 
 def _natural(value: Any) -> str:
@@ -53,8 +59,20 @@ def _positive(value: Any) -> str:
     return _natural(value) or ("" if value else "must be above 0")
 
 
-def _returns(value: Any) -> str:
-    return "" if value == -1 and not isinstance(value, bool) else _natural(value)
+def _time(value: Any) -> str:
+    return _natural(value) or ("" if value <= LONGEST else f"is above {LONGEST}, ten years")
+
+
+def _lifetime(value: Any) -> str:
+    return _positive(value) or _time(value)
+
+
+def _integer(value: Any) -> str:
+    return "" if isinstance(value, int) and not isinstance(value, bool) else "is not a number"
+
+
+def _anything(value: Any) -> str:
+    return ""
 
 
 def _priority(value: Any) -> str:
@@ -81,17 +99,18 @@ def _flag(value: Any) -> str:
     return "" if isinstance(value, bool) else "is not a boolean"
 
 
-def _one_of(*words: str) -> Callable[[Any], str]:
+def _one_of(*words: object) -> Callable[[Any], str]:
     def check(value: Any) -> str:
-        return "" if value in words else f"is not one of {', '.join(words)}"
+        same = any(value == word and type(value) is type(word) for word in words)
+        return "" if same else f"is not one of {', '.join(map(str, words))}"
 
     return check
 
 
 _KNOWN: Final[dict[str, Callable[[Any], str]]] = {
-    EXPIRES: _positive,
+    EXPIRES: _lifetime,
     AUTO_DELETE_TIMEOUT: _natural,
-    MESSAGE_TTL: _natural,
+    MESSAGE_TTL: _time,
     MAX_LENGTH: _natural,
     MAX_BYTES: _natural,
     MAX_PRIORITY: _priority,
@@ -103,7 +122,7 @@ _KNOWN: Final[dict[str, Callable[[Any], str]]] = {
     SINGLE_CONSUMER: _flag,
     FENCING_TOKEN: _flag,
     QUEUE_TYPE: _one_of("classic", "quorum", "stream"),
-    DELIVERY_LIMIT: _returns,
+    DELIVERY_LIMIT: _anything,  # see delivery_limit
     CONSUMER_TIMEOUT: _positive,
     QUEUE_MODE: _one_of("default", "lazy"),
     DEDUPLICATION: _flag,
@@ -119,6 +138,12 @@ _CHECKS: Final = {
     HASH_PROPERTY: _one_of("message_id", "correlation_id", "timestamp"),
     **qpid_arguments.EXCHANGE_CHECKS,
     **qpid_arguments.BINDING_CHECKS,
+    CONSUMER_PRIORITY: _integer,
+    "x-cancel-on-ha-failover": _flag,  # each fail-over ends the connection anyhow
+    "x-stream-offset": lambda value: "is of streams only",
+    "x-queue-version": _one_of(1, 2),
+    **dict.fromkeys(("x-max-in-memory-length", "x-max-in-memory-bytes"), _natural),
+    "x-quorum-initial-group-size": _positive,
 }
 
 _REFUSED: Final[dict[str, Callable[[Any], bool]]] = {
@@ -159,8 +184,12 @@ def check_queue_arguments(arguments: Mapping[str, Any], what: str) -> None:
             raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
 
 
-_ONLY_CLASSIC: Final = (MAX_PRIORITY, QUEUE_MODE)
-_ONLY_QUORUM: Final = (DELIVERY_LIMIT,)
+_ONLY_STREAM: Final = ("x-max-age", "x-stream-max-segment-size-bytes", "x-initial-cluster-size")
+_ONLY_CLASSIC: Final = (MAX_PRIORITY, QUEUE_MODE, "x-queue-version", "x-queue-master-locator")
+_ONLY_QUORUM: Final = (
+    *(DELIVERY_LIMIT, "x-quorum-initial-group-size"),
+    *("x-max-in-memory-length", "x-max-in-memory-bytes"),
+)
 
 
 def check_type(arguments: Mapping[str, Any], level: str, what: str, **flags: bool) -> None:
@@ -175,10 +204,18 @@ def check_type(arguments: Mapping[str, Any], level: str, what: str, **flags: boo
     if not quorum and arguments.get(DEAD_LETTER_STRATEGY) == AT_LEAST_ONCE:
         text = f"invalid arg '{DEAD_LETTER_STRATEGY}' for {what} of type classic: '{AT_LEAST_ONCE}' needs quorum"
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
-    for name in _ONLY_CLASSIC if quorum else _ONLY_QUORUM:
-        if name in arguments:
-            text = f"invalid arg '{name}' for {what} of type {'quorum' if quorum else 'classic'}"
-            raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
+    others, own = (_ONLY_CLASSIC, _ONLY_QUORUM) if quorum else (_ONLY_QUORUM, _ONLY_CLASSIC)
+    for name in (name for name in (*others, *_ONLY_STREAM) if name in arguments):
+        text = f"invalid arg '{name}' for {what} of type {'quorum' if quorum else 'classic'}"
+        raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
+    _check(arguments, what, *own)
+
+
+def delivery_limit(arguments: Mapping[str, Any]) -> int:
+    """Of a quorum queue; negative: none.  RabbitMQ 3.10 takes any value, and what is no number is no limit."""
+    value = arguments.get(DELIVERY_LIMIT, DELIVERIES)
+    number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return max(math.floor(min(value, LONGEST)), -1) if number else -1
 
 
 def keeps_letters(arguments: Mapping[str, Any]) -> bool:
@@ -206,6 +243,11 @@ def check_delayed_type(arguments: Mapping[str, Any], types: Iterable[str], what:
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
     if kind not in types:
         raise ConnectionException(ReplyCode.COMMAND_INVALID, f"unknown exchange type '{kind:.255}'")
+
+
+def check_consumer_arguments(arguments: Mapping[str, Any], what: str) -> None:
+    """Raises 406 for what a consumer cannot ask for."""
+    _check(arguments, what, CONSUMER_PRIORITY, "x-cancel-on-ha-failover", "x-stream-offset")
 
 
 def check_match(arguments: Mapping[str, Any], what: str) -> None:

@@ -17,7 +17,7 @@ from pamqp.base import Frame
 from qpidd_py.amqp.codec import encode_content, encode_method, make
 from qpidd_py.broker.access import check_consumable, check_free, refuse
 from qpidd_py.broker.addressing import REPLY_TO
-from qpidd_py.broker.arguments import FENCING_TOKEN
+from qpidd_py.broker.arguments import CONSUMER_PRIORITY, FENCING_TOKEN, check_consumer_arguments
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.broker.routing import MANAGEMENT
 from qpidd_py.broker.vhost import VHost
@@ -179,16 +179,15 @@ class ClientChannel:
         return f"amq.ctag-{self.connection.number}.{self.number}.{self._tags}"
 
     def _consume(self, queue: DeclaredQueue, tag: str, command: commands.Basic.Consume) -> None:
-        priority = (command.arguments or {}).get("x-priority", 0)
-        if not isinstance(priority, int) or isinstance(priority, bool):
-            raise refuse(ReplyCode.PRECONDITION_FAILED, f"invalid arg 'x-priority': {priority!r} is not a number")
+        arguments: Mapping[str, Any] = command.arguments or {}
+        check_consumer_arguments(arguments, f"consumer of queue '{queue.name}' in vhost '/'")
         check_free(queue)
         check_consumable(queue)
         if queue.consumed_exclusively or (command.exclusive and (queue.core.consumer_count or queue.core.single)):
             raise refuse(ReplyCode.ACCESS_REFUSED, f"queue '{queue.name}' in vhost '/' in exclusive use")
         if not command.nowait:  # before the first delivery, which leaves at the end of this turn
             self.reply(Basic.ConsumeOk(tag))
-        self.core.consume(queue.core, tag, bool(command.no_ack), self.prefetch, priority)
+        self.core.consume(queue.core, tag, bool(command.no_ack), self.prefetch, arguments.get(CONSUMER_PRIORITY, 0))
         queue.consumed_exclusively = bool(command.exclusive)
         self.vhost.consumer_added(queue)
         if not command.no_ack:

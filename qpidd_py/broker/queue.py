@@ -9,7 +9,6 @@ from qpidd_py.broker.arguments import (
     CONSUMER_TIMEOUT,
     DEAD_LETTER_EXCHANGE,
     DEAD_LETTER_KEY,
-    DELIVERY_LIMIT,
     EXPIRES,
     FENCING_TOKEN,
     MAX_BYTES,
@@ -21,6 +20,7 @@ from qpidd_py.broker.arguments import (
     REPLICATE,
     SINGLE_CONSUMER,
     compared,
+    delivery_limit,
     keeps_letters,
 )
 from qpidd_py.broker.deduplication import window_of
@@ -31,10 +31,6 @@ QUARTERS: Final = 4
 """Per second: `Engine.clock` counts quarters of a second."""
 LOCAL_NUMBERS: Final = 1 << 31
 """Numbers from here on belong to queues that are not replicated, so they never collide with a primary's numbers."""
-
-
-DELIVERIES: Final = 20
-"""The delivery limit of a quorum queue that names none."""
 
 
 def quarters(seconds: float) -> int:
@@ -57,7 +53,7 @@ def limit(core: Queue, arguments: Mapping[str, Any], secret: str = "") -> None:
         core.add_levels(arguments[MAX_PRIORITY])
     shape(core, arguments)
     if arguments.get(QUEUE_TYPE) == "quorum":
-        most = arguments.get(DELIVERY_LIMIT, DELIVERIES)
+        most = delivery_limit(arguments)
         core.count_returns(NO_LIMIT if most < 0 else most)
     if CONSUMER_TIMEOUT in arguments:
         core.patience = quarters(arguments[CONSUMER_TIMEOUT] / 1000)

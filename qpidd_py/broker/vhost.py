@@ -22,6 +22,7 @@ from qpidd_py.broker.arguments import (
     DEAD_LETTER_STRATEGY,
     DEDUPLICATION,
     DELAYED_TYPE,
+    DELIVERY_LIMIT,
     QUEUE_TYPE,
     REPLICATE,
     check_delayed_type,
@@ -29,6 +30,7 @@ from qpidd_py.broker.arguments import (
     check_queue_arguments,
     check_type,
     compared,
+    delivery_limit,
     first_difference,
     keeps_letters,
     queue_level,
@@ -129,6 +131,8 @@ class VHost:
         if arguments.get(DEAD_LETTER_STRATEGY) == AT_LEAST_ONCE and not keeps_letters(arguments):
             text = "dead letters at most once, since there is no 'x-overflow' reject-publish, or no exchange: %.100r"
             self.floods.write(logging.WARNING, text, name)
+        if delivery_limit(arguments) < 0 and arguments[DELIVERY_LIMIT] != -1:
+            self.floods.write(logging.WARNING, "no delivery limit, since 'x-delivery-limit' is no number: %.100r", name)
         user = str(getattr(connection, "user", ""))
         check_queues(self.limits, name, user, len(self.queues), self.configuration.queues_of)
         self.endings.go_on(2)

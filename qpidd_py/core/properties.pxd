@@ -4,7 +4,7 @@ from qpidd_py.core.wire cimport be16
 
 cdef struct Peeked:
     bint persistent
-    bint bad                    # an expiration that is not a number
+    bint bad                    # an expiration that is not a number, or is too long
     uint64_t expiration         # milliseconds; UNLIMITED without one
 
 cdef void peek_properties(const uint8_t* p, size_t n, Peeked* found) noexcept

@@ -11,6 +11,7 @@ from qpidd_py.core.queue cimport UNLIMITED
 from qpidd_py.core.wire cimport be16, be32
 
 cdef enum:
+    LONGEST = 315360000000      # milliseconds, as in broker/arguments.py
     MAX_DEPTH = 32              # of tables and arrays in one another, as in amqp/fields.py
 
 
@@ -40,13 +41,16 @@ cdef void peek_properties(const uint8_t* p, size_t n, Peeked* found) noexcept:
             at += 1 + <size_t>p[at]
         else:
             end = at + 1 + p[at]
-            found.bad = end > n or end == at + 1 or end - at > 20
-            found.expiration = 0
             at += 1
+            if end <= n and end - at > 1 and p[at] == 43:   # a plus, which RabbitMQ takes
+                at += 1
+            found.bad = end > n or end == at or end - at > 19
+            found.expiration = 0
             while at < end and not found.bad:
                 found.bad = not 48 <= p[at] <= 57
                 found.expiration = found.expiration * 10 + (p[at] - 48)
                 at += 1
+            found.bad = found.bad or found.expiration > LONGEST
 
 
 cdef bint bad_properties(const uint8_t* p, size_t n, bint* asks) noexcept:

@@ -560,8 +560,11 @@ def test_delivery_limits_that_are_refused(site: Site, client: Client, queue: str
     for arguments in (
         {"x-delivery-limit": 3},
         {"x-queue-type": "classic", "x-delivery-limit": 3},
-        {**QUORUM, "x-delivery-limit": -2},
-        {**QUORUM, "x-delivery-limit": "3"},
+        {**QUORUM, "x-queue-version": 1},
+        {**QUORUM, "x-max-age": "1D"},
+        {"x-max-in-memory-length": 3},
+        {"x-quorum-initial-group-size": 3},
+        {"x-stream-max-segment-size-bytes": 1 << 20},
         {**QUORUM, "x-max-priority": 3},
         {**QUORUM, "x-queue-mode": "lazy"},
     ):
@@ -570,8 +573,15 @@ def test_delivery_limits_that_are_refused(site: Site, client: Client, queue: str
         assert client.refusal(declaration(queue, arguments=QUORUM, **flags)) == 406
     client.declare(queue, arguments={**QUORUM, "x-delivery-limit": -1})
     assert client.refusal(declaration(queue, arguments=QUORUM)) == 406  # another limit
+
+
+@pytest.mark.parametrize("value", [-1, "3", True])
+def test_a_delivery_limit_that_is_no_number_is_none(site: Site, client: Client, queue: str, value: Any) -> None:
+    client.declare(queue, arguments={**QUORUM, "x-delivery-limit": value})
     client.publish(b"x", queue)
-    assert [taken(client, queue, back=True) for _ in range(25)][-1] == (True, 24)
+    assert [taken(client, queue, back=True) for _ in range(13)][-1] == (True, 12)
+    client = site.middle()
+    assert [taken(client, queue, back=True) for _ in range(12)][-1] == (True, 24)
 
 
 # ---------------------------------------------------------------- clients that keep deliveries
@@ -631,7 +641,7 @@ def test_a_new_secret_is_checked(site: Site, client: Client) -> None:
 
 
 def test_times_beyond_32_bits_and_keys_without_words(site: Site, client: Client, queue: str) -> None:
-    arguments = {"x-expires": 1 << 40, "x-message-ttl": 1 << 40}
+    arguments = {"x-expires": 1 << 38, "x-message-ttl": 1 << 38}
     client.declare(queue, arguments=arguments)
     client.call(1, Queue.Bind(queue=queue, exchange="amq.topic", routing_key="*"), Queue.BindOk)
     client = site.middle()

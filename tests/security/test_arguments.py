@@ -5,6 +5,7 @@ from typing import Any
 import pamqp.commands as commands
 import pytest
 
+from qpidd_py.broker.arguments import LONGEST, delivery_limit
 from qpidd_py.broker.broker import Broker
 from tests.unit.broker.peer import Peer
 
@@ -13,6 +14,10 @@ REFUSED: dict[str, Any] = {
     "x-queue-type": "stream",
     "x-delivery-limit": 3,  # of a queue that is not of type quorum
     "x-dead-letter-strategy": "at-least-once",  # of a queue that is not of type quorum
+    "x-quorum-initial-group-size": 3,  # the same
+    "x-max-age": "1D",  # of a stream
+    "x-queue-version": 3,
+    "x-message-ttl": 1 << 62,
     "qpid.policy_type": "flow_to_disk",
     "qpid.LVQ_key": "key",
     "qpid.group_header_key": "group",  # without `qpid.shared_msg_group`
@@ -69,3 +74,35 @@ def test_what_asks_for_nothing_is_taken(arguments: dict) -> None:
     peer = Peer(Broker())
     peer.open_channel()
     assert isinstance(peer.call(1, Queue.Declare(queue="q", arguments=arguments)), Queue.DeclareOk)
+
+
+@pytest.mark.parametrize(
+    "value", ["3", "", None, True, -2, -(1 << 63), float("nan"), float("inf"), [1], {"a": 1}, b"3"]
+)
+def test_a_delivery_limit_that_is_no_number_is_none_and_told(value: Any, caplog: pytest.LogCaptureFixture) -> None:
+    peer = Peer(Broker())
+    peer.open_channel()
+    arguments: Any = {"x-queue-type": "quorum", "x-delivery-limit": value}
+    assert isinstance(peer.call(1, Queue.Declare(queue="q", durable=True, arguments=arguments)), Queue.DeclareOk)
+    assert "no delivery limit, since 'x-delivery-limit' is no number: 'q'" in caplog.messages
+    assert delivery_limit(arguments) == -1
+
+
+@pytest.mark.parametrize(("value", "limit"), [(0, 0), (1.5, 1), (-1, -1), (1e300, LONGEST), ((1 << 63) - 1, LONGEST)])
+def test_a_delivery_limit_that_is_a_number(value: Any, limit: int, caplog: pytest.LogCaptureFixture) -> None:
+    peer = Peer(Broker())
+    peer.open_channel()
+    arguments: Any = {"x-queue-type": "quorum", "x-delivery-limit": value}
+    assert isinstance(peer.call(1, Queue.Declare(queue="q", durable=True, arguments=arguments)), Queue.DeclareOk)
+    assert delivery_limit(arguments) == limit and "no number" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"x-cancel-on-ha-failover": 1}, {"x-stream-offset": "first"}, {"x-priority": "1"}]
+)
+def test_of_consumers(arguments: dict[str, Any]) -> None:
+    peer = Peer(Broker())
+    peer.open_channel()
+    peer.call(1, Queue.Declare(queue="q"))
+    close = peer.call(1, commands.Basic.Consume(queue="q", arguments=arguments))
+    assert close.reply_code == 406 and f"'{next(iter(arguments))}'" in close.reply_text

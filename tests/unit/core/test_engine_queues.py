@@ -177,7 +177,7 @@ class TestExpiry:
         assert [d[1] for d in deliveries(client.turn())] == [b"here"]
         assert not client.channel.get(queue, True)
 
-    @pytest.mark.parametrize("expiration", ["x", "-1", "1.5", "123456789012345678901234"])
+    @pytest.mark.parametrize("expiration", ["x", "-1", "1.5", "+", "", "315360000001", "123456789012345678901234"])
     def test_a_bad_expiration_costs_the_channel(self, client: MemoryClient, expiration: str) -> None:
         client.publish(b"m", "a", expiration=expiration)
         assert client.owner.failures[0][:2] == (1, 406)
