@@ -34,6 +34,8 @@ from spark_jobs.schema import Event
 
 NEVER: Final = -(1 << 62)
 FOREVER: Final = 1 << 62
+AGREE: Final = 50_000
+"""us between two clocks that are kept right by one service, at most."""
 QUARTER: Final = 900_000_000
 """us: all zones differ by multiples of it."""
 NEAR_QUARTER: Final = 60_000_000
@@ -361,14 +363,12 @@ def _count(found: Sequence[Observation], node: str) -> int:
 
 
 def _majority(clocks: Clocks, found: Sequence[Observation]) -> str | None:
-    """A better reference if the chosen one is in another zone than most."""
-    hours: dict[int, list[str]] = defaultdict(list)
-    for node, of in clocks.segments.items():
-        offset, _, error = of[0].line()
-        if error < inf:
-            hours[round(offset / QUARTER)].append(node)
-    most = max(hours.values(), key=len, default=[])
-    if clocks.reference in most or len(most) <= len(hours.get(0, ())):
+    """A better reference if more clocks agree, within their errors, with each other than with the chosen one."""
+    known = {node: of[0].line() for node, of in clocks.segments.items()}
+    spans = {node: (at - error - AGREE, at + error + AGREE) for node, (at, _, error) in known.items() if error < inf}
+    groups = [[node for node, (low, high) in spans.items() if low <= at <= high] for at, _ in spans.values()]
+    most = max(groups, key=len, default=[])
+    if len(most) <= max((len(group) for group in groups if clocks.reference in group), default=0):
         return None
     return _busiest([item for item in found if {item.sender, item.receiver} & set(most)], most)
 

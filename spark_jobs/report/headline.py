@@ -302,6 +302,8 @@ DUAL: Final = {"certain": "YES", "possible": "possible", "excluded": "no"}
 
 def dual_why(row: Row) -> str:
     apart = margin(row)
+    if row["roles"] == "possible":  # what is best known is no claim
+        return f"the logs leave it open ({row['why']})" if row["why"] else "the logs leave it open"
     if apart and row["margin_ms"] >= 0:
         apart = f"{row['old_node']} had ended {apart} before {row['new_node']} was promoted"
     elif apart:

@@ -156,7 +156,7 @@ def _groups(facts: Facts, cluster: str) -> list[Incident]:
         if group is not None:
             group.rest = _settled(facts, group, at)
         down = group is not None and group.seeds[-1]["kind"] == "start"  # all of them: until one is promoted
-        over = group is not None and fresh and group.rest is not None and certainly_before(group.rest, event)
+        over = group is not None and fresh and group.rest is not None and _ticked(group.rest, event)
         if group is None or over or (at - group.last > GAP and not down):
             group = Incident(cluster)
             groups.append(group)
@@ -229,10 +229,11 @@ def _promotions(facts: Facts, group: Incident) -> list[Promotion]:
 
 def _settled(facts: Facts, group: Incident, until: int | None) -> Event | None:
     """The new primary is active and the DC idle, whichever of them has a log here."""
-    marks = [promotion.done for promotion in group.promotions] or group.seeds[-1:]
-    marks += [event for event in group.seeds if _is_death(event, facts)]
-    begin = min(event["ts_lo"] for event in marks)
-    after = [e for e in facts.between(max(begin, group.begin - GAP), until) if not _precedes(e, marks)]
+    done = [promotion.done for promotion in group.promotions] or group.seeds[-1:]
+    dead = [event for event in group.seeds if _is_death(event, facts)]
+    begin = max(min(event["ts_lo"] for event in (*done, *dead)), group.begin - GAP)
+    after = [e for e in facts.between(begin, until) if not any(certainly_before(e, mark) for mark in done)]
+    after = [e for e in after if all(_ticked(mark, e) for mark in dead)]
     moments: list[Event | None] = []
     if group.promotions:
         last = group.promotions[-1]
@@ -245,8 +246,12 @@ def _settled(facts: Facts, group: Incident, until: int | None) -> Event | None:
     return max(known, key=lambda event: event["ts_est"]) if known and len(known) == len(moments) else None
 
 
-def _precedes(event: Event, marks: Iterable[Event]) -> bool:
-    return any(certainly_before(event, mark) for mark in marks)
+def _ticked(one: Event, other: Event) -> bool:
+    """The clock of their logs went on from the one to the other; in one log to the second its order says it."""
+    tick = max(one.get("ts_res") or 1, other.get("ts_res") or 1)
+    if tick >= SECOND and one.get("file") and one["file"] == other.get("file"):
+        return place(one) < place(other)
+    return bool(one["ts_est"] + tick // 2 < other["ts_est"])
 
 
 def _is_death(event: Event, facts: Facts) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spark_jobs.solve import cuts
 from spark_jobs.solve.bounds import Bound, Phase
-from spark_jobs.solve.causes import CLIENTS_ONLY
+from spark_jobs.solve.causes import Cause
 from spark_jobs.solve.cuts import BEFORE, FOREVER
 from spark_jobs.solve.incidents import GAP, Incident
 
@@ -14,7 +14,9 @@ SECOND = 1_000_000
 def incident(begin: int, end: int | None) -> Incident:
     """Of a client alone; times in s."""
     until = None if end is None else end * SECOND
-    return Incident("k", outages=[{"client": f"c{begin}", "begin": begin * SECOND, "end": until}], cause=CLIENTS_ONLY)
+    return Incident(
+        "k", outages=[{"client": f"c{begin}", "begin": begin * SECOND, "end": until}], cause=Cause("no-failover")
+    )
 
 
 def of(*given: Incident, alive: dict[int, int] | None = None) -> list[tuple[int, int]]:
