@@ -9,11 +9,14 @@ from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.limits import Limits
 from qpidd_py.broker.memory import MemoryWatch
 from qpidd_py.broker.pager import Pager
+from qpidd_py.broker.settings import Key
 from qpidd_py.config import SMALLEST_MEMORY, BrokerSettings, DataSettings, NetworkSettings
 from qpidd_py.core import Paging
 from qpidd_py.errors import ConfigError
 from qpidd_py.option_values import Amount
 from qpidd_py.options import Settings
+from qpidd_py.security.entries import USER
+from qpidd_py.security.users import Users
 from qpidd_py.server.memory import available, resident
 from qpidd_py.store.pages import TEMPORARY, PageFile, PageThread
 
@@ -42,6 +45,19 @@ def retune(broker: Broker, settings: Settings) -> None:
     broker.engine.max_transaction = options.max_transaction
     broker.engine.max_transaction_size = options.max_transaction_size
     broker.time_consumers(options.consumer_timeout)
+
+
+def follow_users(broker: Broker, users: Users, checked: bool) -> None:
+    """Logins and rights are those of the cluster's settings, too.  `checked`: whether logins are."""
+    settings = broker.vhost.configuration.settings
+
+    def look(key: Key) -> None:
+        if key.kind == USER:
+            entry = settings.get(key)
+            users.keep(key.name, None if entry is None else entry["hash"])
+
+    settings.watchers.append(look)
+    broker.rights.checked, broker.rights.local, broker.rights.names = checked, users.local, users.names
 
 
 def watch_memory(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from qpidd_py.assembly import make_broker, retune, watch_memory
+from qpidd_py.assembly import follow_users, make_broker, retune, watch_memory
 from qpidd_py.broker.memory import ReserveWatch
 from qpidd_py.broker.state_dump import state_dump
 from qpidd_py.config import BrokerSettings, DataSettings, LinkSettings, NetworkSettings, SecuritySettings, is_loopback
@@ -81,6 +81,7 @@ class Service:
         self.port = self._addresses[0].port
         self._broker = make_broker(settings, str(self._addresses[0]), version)
         self._broker.known_hosts = network.known_hosts_url
+        follow_users(self._broker, self._users, security.auth)
         self._reactor = Reactor(self._broker.engine)
         self._reserve = ReserveWatch(self._broker, hold_reserve, reserve_uses)
         files = settings[DataSettings]
@@ -148,6 +149,7 @@ class Service:
         self._verifier = Verifier(self._users, loop, self._guard)
         if self._settings[SecuritySettings].auth:
             self._broker.authenticate = self._verifier
+        self._broker.vhost.configuration.settings.watchers.append(lambda key: self._verifier.users_changed())
         self._collector = Collector(loop.time)
         self._notifier = Notifier(loop, self._environment)
         if self._pages is not None:
@@ -318,6 +320,11 @@ class Service:
         log.error("%s is refused: %s", name, text)
         self.on_refused(text)
 
+    def _users_changed(self) -> None:
+        """The user file was read again."""
+        self._verifier.users_changed()
+        self._broker.users_changed()
+
     def _reload(self) -> None:
         if self._listener is None:
             self._reload_waits = True
@@ -325,7 +332,7 @@ class Service:
         try:
             fresh = self.read_settings()
             renewed = self._settings.renewed(fresh)
-            reload(renewed, self._users, self._tls_context, self._verifier.users_changed, self._on_reload)
+            reload(renewed, self._users, self._tls_context, self._users_changed, self._on_reload)
         except (ConfigError, OSError) as error:
             log.error("SIGHUP: nothing is changed: %s", error)
             return

@@ -8,7 +8,7 @@ from typing import Any
 from client_lib.cli import receive, send
 from ha.qpid_cluster import main as qpid_cluster
 from ha.qpid_ha import parser as qpid_ha
-from qpidd_py.cli import qpid_config, qpid_metrics, qpid_passwd, qpid_stat, qpidd_journal
+from qpidd_py.cli import qpid_config, qpid_metrics, qpid_passwd, qpid_stat, qpidctl, qpidd_journal
 from qpidd_py.config import GROUPS
 from qpidd_py.options import command_line
 from qpidd_py.plugins import load_plugins
@@ -44,6 +44,7 @@ def programs() -> Mapping[str, Program]:
         (qpid_config, "list and change queues, exchanges and bindings", qpid_config.USAGE),
         (qpid_stat, "show what a broker has and does", qpid_stat.USAGE),
         (qpid_metrics, "serve the metrics of a broker to Prometheus", qpid_metrics.USAGE),
+        (qpidctl, "users, what they may do, and what a broker has", "{} [OPTIONS] VERB [ARGUMENTS]"),
         (qpidd_journal, "look at the journal of a broker that does not run", "{} VERB FOLDER"),
         (qpid_passwd, "the user file of a broker", "{} VERB FILE [NAME]"),
         (qpid_cluster, "resource manager for one machine; writes the files of real clusters", CLUSTER),

@@ -27,8 +27,9 @@ from qpidd_py.broker.arguments import REPLICATE
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.configuration import WAITING
 from qpidd_py.broker.exchange import Exchange
-from qpidd_py.broker.operations import octets
+from qpidd_py.broker.operations import octets, setting_key
 from qpidd_py.broker.queue import DeclaredQueue
+from qpidd_py.broker.settings import Key
 from qpidd_py.core import Route
 from qpidd_py.core.letters import hand_out
 from qpidd_py.core.queue import NO_LIMIT
@@ -36,6 +37,7 @@ from qpidd_py.errors import AmqpError, LinkError, ReplyCode
 from qpidd_py.store.archive import (
     DECLARE_EXCHANGE,
     DECLARE_QUEUE,
+    PUT_SETTING,
     ArchiveError,
     Message,
     decode_line,
@@ -101,8 +103,10 @@ class Restoring:
             raise ArchiveError(f"an object of the archive ({operation['op']}) lacks {error}") from error
 
     def _object(self, operation: dict[str, Any]) -> None:
-        vhost, arguments, kind = self._vhost, operation["arguments"], operation["op"]
-        if kind == DECLARE_QUEUE:
+        vhost, arguments, kind = self._vhost, operation.get("arguments", {}), operation["op"]
+        if kind == PUT_SETTING:
+            vhost.configuration.settings.put(Key(*setting_key(operation)), operation["value"])
+        elif kind == DECLARE_QUEUE:
             name, durable, auto_delete = (operation[key] for key in ("name", "durable", "auto_delete"))
             if name == MARKER:
                 raise ArchiveError(f"a queue {name!r}: the archive is of a cluster into which one was being restored")
@@ -244,7 +248,7 @@ class RestoreDoor:
         vhost = self._broker.vhost
         queues = [f"queue {queue.name!r}" for queue in vhost.queues.values() if not queue.exclusive]
         exchanges = [f"exchange {item.name!r}" for item in vhost.exchanges.values() if not item.predeclared]
-        found = queues + exchanges
+        found = queues + exchanges + [f"{key.kind} {key.name!r}" for key in vhost.configuration.settings]
         return ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
 
     def _clear(self) -> None:
@@ -257,3 +261,5 @@ class RestoreDoor:
         for exchange in [item for item in vhost.exchanges.values() if not item.predeclared]:
             if vhost.exchanges.get(exchange.name) is exchange:
                 vhost.delete_exchange(exchange.name, False)
+        for key in vhost.configuration.settings:
+            vhost.configuration.settings.delete(key)

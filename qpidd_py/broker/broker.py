@@ -14,10 +14,15 @@ from qpidd_py.broker.consumer_timeout import ConsumerTimeouts
 from qpidd_py.broker.hooks import HaHooks
 from qpidd_py.broker.limits import ConnectionCount, Limits
 from qpidd_py.broker.routing import MANAGEMENT
+from qpidd_py.broker.settings import Key
 from qpidd_py.broker.vhost import VHost
 from qpidd_py.core.deadlines import Deadlines
 from qpidd_py.core.engine import Engine
+from qpidd_py.core.routes import Mark
+from qpidd_py.errors import ReplyCode
 from qpidd_py.logrules import Floods
+from qpidd_py.security.entries import USER
+from qpidd_py.security.rights import Rights
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +71,8 @@ class Broker:
         self.connection_count = ConnectionCount(limits, self.alarm)
         self.timeouts = ConsumerTimeouts(self.engine)
         self.engine.on_config = self.vhost.configuration.apply
+        self.rights = Rights(self.vhost.configuration.settings)
+        self.vhost.configuration.settings.watchers.append(self._setting_changed)
         self.connections: set[ClientConnection] = set()
         self.visits: Deadlines[ClientConnection] = Deadlines()  # when to look at its heartbeat or time limit
         self._watched: dict[ClientConnection, None] = {}
@@ -74,6 +81,7 @@ class Broker:
         self.management: ManagementDoor | None = None
         self.couriers: set[str] = set()
         """Users of brokers: they may publish messages of others (what was put aside), and read every queue."""
+        self.rights.trusted = self.couriers.__contains__
         self.limits: dict[str, str] = {}  # cause -> reason, while this broker is at a limit of its own
         self.alarms: dict[str, str] = {}  # name -> what an administrator has to know, while it lasts
         self.memory: Callable[[], dict[str, int]] = dict  # octets, by what holds them or limits them
@@ -98,6 +106,24 @@ class Broker:
         for connection in self.connections:
             for channel in connection.channels.values():
                 self.timeouts.watch(channel)
+
+    def _setting_changed(self, key: Key) -> None:
+        """Clients of a deleted user are closed."""
+        self.users_changed(key.name)
+        if key.kind == USER and self.vhost.configuration.settings.get(key) is None:
+            for connection in self._connections_of(key.name):
+                if not connection.access.everything:
+                    connection.close(ReplyCode.CONNECTION_FORCED, f"user '{key.name}' is deleted")
+
+    def users_changed(self, user: str | None = None) -> None:
+        """Clients of this user, or (None) of all, may do other things from their next frame on."""
+        self.rights.changed(user)
+        self.engine.forget_routes(Mark())  # none, but each publish is looked at again
+        for connection in self._connections_of(user):
+            connection.rights_changed()
+
+    def _connections_of(self, user: str | None) -> list[ClientConnection]:
+        return [each for each in self.connections if each.opened and user in (None, each.user)]
 
     @property
     def passive(self) -> bool:

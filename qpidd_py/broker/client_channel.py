@@ -24,6 +24,7 @@ from qpidd_py.broker.vhost import VHost
 from qpidd_py.core.channel import Channel
 from qpidd_py.core.connection import Connection
 from qpidd_py.errors import ConnectionException, ReplyCode
+from qpidd_py.security.rights import Access
 
 Basic, Confirm, Tx = commands.Basic, commands.Confirm, commands.Tx
 
@@ -61,6 +62,7 @@ class Host(Protocol):
 class Owner(Protocol):
     """The connection of a channel, which `ClientConnection` is."""
 
+    access: Access
     core: Connection
     number: int
 

@@ -37,6 +37,7 @@ from qpidd_py.broker.client_channel import ClientChannel
 from qpidd_py.broker.consumer_timeout import ConsumerTimeouts
 from qpidd_py.broker.limits import ConnectionCount
 from qpidd_py.broker.opening import Opening, tells_refusals
+from qpidd_py.broker.permissions import Need, check
 from qpidd_py.broker.ports import LinkHandler, Refusal, SocketPort
 from qpidd_py.broker.silence import Clock
 from qpidd_py.broker.texts import cut, reply_text
@@ -48,7 +49,9 @@ from qpidd_py.core.queue import Queue
 from qpidd_py.core.routes import Route
 from qpidd_py.errors import AmqpError, ConnectionException, InvariantError, ReplyCode
 from qpidd_py.logrules import NOTICE, Floods
+from qpidd_py.security.entries import WRITE
 from qpidd_py.security.refusals import shown
+from qpidd_py.security.rights import Access, Rights
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +60,9 @@ HANDSHAKE_FRAME: Final = 16384  # octets of a frame until limits are agreed
 CLOSING_TIME: Final = 5.0  # seconds for the peer's close-ok
 LONGEST_TICK: Final = 1.0  # seconds; see the head of this module
 LIMIT_TICK: Final = 0.5  # seconds between two looks at a time limit
+
+HOST: Final = "/"
+"""The virtual host."""
 
 _INDEX = Struct(">I")
 
@@ -98,6 +104,7 @@ class Host(Protocol):
     engine: Engine
     heartbeat: int
     known_hosts: str
+    rights: Rights
     server_properties: dict[str, Any]
     timeouts: ConsumerTimeouts
     vhost: VHost
@@ -137,6 +144,7 @@ class ClientConnection:
         self._leaving = False
         """The peer goes, and some of what it had sent waits for an answer; see `Connection.leave`."""
         self._told_blocked = False
+        self.access = Access("", HOST)
         self._flow = ""  # why this client's publishers wait, and not all
         self._clock = Clock()
         broker.connections.add(self)
@@ -228,6 +236,13 @@ class ClientConnection:
             self._tell_blocked(self.broker.blocked)
         return route
 
+    def permit(self, exchange: bytes, routing_key: bytes) -> None:
+        """Asked for a publish of a client that may not do everything, unless it repeats the last one.  Raises 403."""
+        name = exchange.decode("utf-8", "replace")
+        vhost = self.broker.vhost
+        if name not in vhost.routing.internal_exchanges:
+            check(self.access, Need(WRITE, "exchange", name, _key(routing_key)), vhost.exchanges)
+
     def addressed(self, channel: int, exchange: bytes, routing_key: bytes, header: bytes) -> tuple[list[Queue], bytes]:
         """The queues of a message whose header has copies or asks for a direct reply, and the header to store.  Raises
         406."""
@@ -310,6 +325,10 @@ class ClientConnection:
         refusal = hooks.admit(self, self.client_properties) if hooks is not None else None
         if refusal is not None:
             raise ConnectionException(refusal.code, refusal.text, *ids(command))
+        self.access = self.broker.rights.access(self.user, HOST)
+        if not self.access.enters:
+            text = f"access to vhost '{HOST}' refused for user '{self.user}'"
+            raise ConnectionException(ReplyCode.NOT_ALLOWED, text, *ids(command))
         self.broker.connection_count.check(self)
         self.send(0, make(commands.Connection.OpenOk, known_hosts=self.broker.known_hosts))
         self.state = State.OPENED
@@ -317,9 +336,13 @@ class ClientConnection:
         self.broker.connection_count.opened(self)
         if self.user not in self.broker.couriers:
             self.core.user = self.user.encode()
+        self.rights_changed()
         self._log_opened()
         if hooks is not None and hooks.opened(self):
             self.state = State.LINK
+
+    def rights_changed(self) -> None:
+        self.core.guarded = not self.access.everything
 
     def _log_opened(self) -> None:
         """Administrators and links at a lower level: managers ask every second, and HA reports links."""
@@ -440,3 +463,7 @@ class ClientConnection:
             if self.broker.hooks is not None:
                 self.broker.hooks.connection_closed(self)
         self.transport.disconnect()
+
+
+def _key(routing_key: bytes) -> str:
+    return routing_key.decode("utf-8", "surrogateescape")

@@ -26,6 +26,7 @@ from qpidd_py.broker.exchange import DELAYED, FAILOVER, PREDECLARED, Binding, Ex
 from qpidd_py.broker.operation_rules import check_operation
 from qpidd_py.broker.operations import Operation, octets
 from qpidd_py.broker.queue import LOCAL_NUMBERS, DeclaredQueue, limit
+from qpidd_py.broker.settings import Key, Settings
 from qpidd_py.broker.snapshot import Records, decode_snapshot
 from qpidd_py.core.engine import Engine
 from qpidd_py.errors import LinkError
@@ -64,6 +65,7 @@ class Configuration:
         self.links = 0  # counts changes of exchanges and of bindings between them
         self._sources: dict[Destination, dict[Exchange, None]] = {}  # those that are gone, too, until they are cleared
         self._records = Records()
+        self.settings = Settings(engine, self._records)
         self.debris = Debris(self._records, self._unlink)
         self._alternates: Counter[str] = Counter()  # name -> exchanges that have it as their alternate, there or not
         self._alternates_of_queues: Counter[str] = Counter()
@@ -291,6 +293,12 @@ class Configuration:
             if existing is not None:
                 self.drop_binding(existing)
 
+    def _apply_setting(self, operation: Operation, position: int, payload: bytes) -> None:
+        self.settings.apply_put(operation, position, payload)
+
+    def _apply_setting_delete(self, operation: Operation, position: int, payload: bytes) -> None:
+        self.settings.apply_delete(operation)
+
     def _apply_numbers(self, operation: Operation, position: int, payload: bytes) -> None:
         self.next_number = max(self.next_number, operation["next"])
 
@@ -315,6 +323,7 @@ class Configuration:
         found += [queue.used_position for queue in self.queues.values()]
         found += [exchange.position for exchange in self.exchanges.values()]
         found += [binding.position for binding in self.bindings()]
+        found += self.settings.positions()
         return [position for position in found if position]
 
     def adopt(self, snapshot: list[tuple[int, bytes]]) -> None:
@@ -338,6 +347,13 @@ class Configuration:
         def used_otherwise(queue: DeclaredQueue) -> bool:
             return wanted.get(queue.used_position) != records.payload(queue.used_position)
 
+        def changed(key: Key) -> bool:
+            position = self.settings.position(key)
+            return wanted.get(position) != records.payload(position)
+
+        for key in (yield from _chosen(self.settings, changed)):
+            self.settings.drop(key)
+            yield
         for binding in (yield from _chosen(self.bindings(), strange)):
             self.drop_binding(binding)
             yield
@@ -386,4 +402,6 @@ _APPLY: Final[dict[str, Callable[[Configuration, Operation, int, bytes], None]]]
     "bind": Configuration._apply_bind,
     "unbind": Configuration._apply_unbind,
     "numbers": Configuration._apply_numbers,
+    "setting.put": Configuration._apply_setting,
+    "setting.delete": Configuration._apply_setting_delete,
 }

@@ -13,9 +13,11 @@ from qpidd_py.broker.exchange import CLASSES, DELAYED, EXCHANGE_TYPES, PREDECLAR
 from qpidd_py.broker.qpid_arguments import conflict
 from qpidd_py.broker.queue import LOCAL_NUMBERS
 from qpidd_py.errors import ChannelException, LinkError
+from qpidd_py.security.entries import KINDS, check_entry
 
 _FLAGS: Final = dict.fromkeys(("durable", "auto_delete"), bool)
 _ENDS: Final = {"source": str, "exchange": bool, "destination": str, "key": (str, bytes), "arguments": dict}
+_KEY: Final = dict.fromkeys(("kind", "host", "name"), str)
 _FIELDS: Final[dict[str, Mapping[str, Any]]] = {
     "queue.declare": {"name": str, "number": int, **_FLAGS, "exclusive": bool, "arguments": dict},
     "queue.delete": {"name": str, "number": int},
@@ -25,6 +27,8 @@ _FIELDS: Final[dict[str, Mapping[str, Any]]] = {
     "bind": _ENDS,
     "unbind": _ENDS,
     "numbers": {"next": int},
+    "setting.put": {**_KEY, "value": dict},
+    "setting.delete": _KEY,
 }
 
 
@@ -46,6 +50,10 @@ def check_operation(operation: Mapping[str, Any]) -> None:
         raise LinkError(f"exchange {operation['name']!r} of type {operation['type']!r:.60}")
     if kind == "exchange.declare" and operation["type"] == DELAYED:
         _check_delayed(operation)
+    if kind in ("setting.put", "setting.delete") and operation["kind"] not in KINDS:
+        raise LinkError(f"unknown kind of setting {operation['kind']!r:.60}")
+    if kind == "setting.put":
+        _check_setting(operation)
     try:
         check_known(operation.get("arguments", {}), str(kind))
     except ChannelException as error:
@@ -58,6 +66,13 @@ def _check_delayed(operation: Mapping[str, Any]) -> None:
     found = operation["arguments"].get(DELAYED_TYPE), operation.get("number")
     if found[0] not in CLASSES or not isinstance(found[1], int) or not _is_number(found[1]):
         raise LinkError(f"exchange {operation['name']!r} delays: {found!r:.60}")
+
+
+def _check_setting(operation: Mapping[str, Any]) -> None:
+    try:
+        check_entry(operation["kind"], operation["value"])
+    except ValueError as error:
+        raise LinkError(f"setting {operation['kind']} {operation['name']!r}: {error}") from error
 
 
 def _is_number(value: Any) -> bool:

@@ -64,3 +64,14 @@ def binding_operation(operation: str, key: BindingKey, arguments: Mapping[str, A
         "key": routing_key,
         "arguments": dict(arguments),
     }
+
+
+def setting_operation(operation: str, key: tuple[str, str, str], value: Mapping[str, Any] | None = None) -> Operation:
+    """The operations "setting.put" and "setting.delete"; `key`: see `settings.Key`."""
+    kind, host, name = key
+    found: Operation = {"op": operation, "kind": kind, "host": host, "name": name}
+    return found if value is None else {**found, "value": dict(value)}
+
+
+def setting_key(operation: Operation) -> tuple[str, str, str]:
+    return operation["kind"], operation["host"], operation["name"]

@@ -581,12 +581,13 @@ cdef class Connection:
     cdef Publication publication(self, Channel channel, const uint8_t* p, uint32_t size):
         """The (cached) meaning of a basic.publish method; None when it failed the channel or the connection.
 
-        The owner is asked for the first one in any case: it may have to say that publishers are to wait."""
+        The owner is asked for the first one in any case: it may have to say that publishers are to wait.  It is asked
+        for each one of a guarded client."""
         cdef bytes method
         cdef Publication found
         cdef Route route
         cdef uint32_t exchange, key
-        if self.publisher:
+        if self.publisher and not self.guarded:
             found = self.engine.publications.find(p, size, self.engine.generation)
             if found is not None:
                 return found
@@ -601,6 +602,11 @@ cdef class Connection:
             return None
         self.steps -= 1
         try:
+            if self.guarded:
+                self.owner.permit(method[7:7 + exchange], method[8 + exchange:8 + exchange + key])
+                found = self.engine.publications.find(p, size, self.engine.generation) if self.publisher else None
+                if found is not None:
+                    return found
             route = self.owner.route(channel.number, method[7:7 + exchange], method[8 + exchange:8 + exchange + key])
         except AmqpError as error:
             self.fail(0 if isinstance(error, ConnectionException) else channel.number, error.reply_code,

@@ -22,6 +22,7 @@ without `more`.
     session.close {number, reason=""}       closes a client's connection with 320 -> {"closed": peer}; one of the same
                                             user, or any for the user of ha-username, or where there is none
     queue.move, queue.purge, queue.delete   see `changes`; answered when the change is safe
+    user.*, permission.*, topic.*           see `users`; who may ask what is in `rights`
     ha.*          passed on to the HA plug-in
 """
 
@@ -38,6 +39,7 @@ from qpidd_py.errors import AmqpError, ReplyCode
 from qpidd_py.management.changes import Changes
 from qpidd_py.management.patience import Reading, in_memory
 from qpidd_py.management.request import Json, Reply, RequestError, text
+from qpidd_py.management.rights import administers, check_request
 from qpidd_py.management.shown import (
     PEEK_BODY,
     show_binding,
@@ -49,6 +51,7 @@ from qpidd_py.management.shown import (
     show_whole,
 )
 from qpidd_py.management.turns import Slices
+from qpidd_py.management.users import UserRequests
 from qpidd_py.security.refusals import shown
 
 log = logging.getLogger(__name__)
@@ -84,13 +87,15 @@ class Management:
             "session.list": self._session_list,
             "subscription.list": self._subscription_list,
         }
-        changes = Changes(broker)
-        self._changes, self._move = changes.methods, changes.move
+        changes, users = Changes(broker), UserRequests(broker)
+        self._changes, self._move = {**changes.methods, **users.changes}, changes.move
+        self._lists = {**self._lists, **users.lists}
 
     def work(self, method: str, arguments: Json, reply: Reply, asker: ClientConnection | None) -> Slices:
         """Answers a request, one slice with each step: `reply` is called for each part, the last one now or later.
         Never raises because of the request's content.  `asker` may see what is exclusive to it, a courier all."""
         try:
+            check_request(self.broker, asker, method, arguments)
             if method.startswith("ha."):
                 self._ha_request(method, arguments, reply, asker.user if asker is not None else "")
             elif method in self._lists:
@@ -186,8 +191,7 @@ class Management:
         found = next((each for each in self.broker.connections if each.number == number), None)
         if found is None or found.link is not None:
             raise RequestError(f"no client has connection {str(number)[:SHOWN]}")
-        may = asker is None or asker.user == found.user or not self.broker.couriers or self._is_courier(asker)
-        if not may:
+        if not administers(self.broker, asker) and (asker is None or asker.user != found.user):
             raise RequestError(f"connection {number} is of another user, {found.user[:SHOWN]!r}")
         log.warning("connection %d of %s is closed by a request: %s", found.number, found.peer, shown(reason))
         found.close(ReplyCode.CONNECTION_FORCED, reason.encode("utf-8", "replace").decode())

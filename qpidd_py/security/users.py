@@ -2,12 +2,15 @@
 
 The user file is YAML, `name: scrypt$LOG2N$R$P$SALT$HASH` (salt and hash in hexadecimal); `qpid-passwd` writes it.
 scrypt is slow on purpose (tens of milliseconds): `logins` says when it runs, and `verifier` runs it in threads.
+The users of the cluster are settings (`entries`).  Their hashes may be RabbitMQ's, too: `sha256$SALT$HASH`,
+`sha512$SALT$HASH`.
 """
 
 import hashlib
 import hmac
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -18,6 +21,7 @@ DEFAULT_USER: Final = ("guest", "guest")
 LOG2N: Final = 14
 _R, _P = 8, 1
 _MEMORY: Final = 256 * 1024**2  # octets scrypt may use
+_RABBIT: Final = re.compile(r"(sha256|sha512)\$([0-9a-f]{8})\$([0-9a-f]+)")
 _HASH: Final = re.compile(r"scrypt\$(\d{1,2})\$(\d{1,2})\$(\d{1,2})\$([0-9a-f]+)\$([0-9a-f]+)")
 
 
@@ -29,7 +33,10 @@ def hash_password(password: str, salt: bytes | None = None, log2n: int = LOG2N) 
 
 
 def password_matches(password: str, stored: str) -> bool:
-    """Slow, without the interpreter's lock.  `stored` was checked when the file was read."""
+    """Slow, without the interpreter's lock.  `stored` was checked when it was read."""
+    if (fast := _RABBIT.fullmatch(stored)) is not None:
+        made = hashlib.new(fast[1], bytes.fromhex(fast[2]) + password.encode()).hexdigest()
+        return hmac.compare_digest(made, fast[3])
     match = _HASH.fullmatch(stored)
     if match is None:
         return False
@@ -51,9 +58,11 @@ Told = tuple[int, int]
 
 
 class Users:
-    """The known users: those of the file, and those of this process.  Once a password was found to be right, a digest
-    of it is kept, under the user's hash as key.  Brokers with the same entry in their user files make the same digest,
-    so that a primary can tell it to its backups; who has no such entry can neither make nor guess it."""
+    """The known users: those of the file, of this process, and of the cluster; a name counts where it comes first.
+
+    Once a password was found to be right, a digest of it is kept, under the user's hash as key.  Brokers with the same
+    hash of a user make the same digest, so that a primary can tell it to its backups; who has no such entry can neither
+    make nor guess it."""
 
     def __init__(self, hashes: Mapping[str, str] | None = None) -> None:
         self._key = os.urandom(32)
@@ -61,7 +70,9 @@ class Users:
         self._added: dict[str, bytes] = {}
         self._right: dict[str, bytes] = {}
         self._hashes: dict[str, str] = {}
-        self._decoys: list[str] = []
+        self._file: Mapping[str, str] = {}
+        self._cluster: dict[str, str] = {}
+        self._costs: Counter[str] = Counter()
         self._order: list[str] = []
         self._version = 0
         self.loopback: frozenset[str] = frozenset()
@@ -75,14 +86,42 @@ class Users:
         """A user of this process only."""
         self._added[name] = b""
         self._added[name] = self.digest(name, password)
+        self._set(name, self._file.get(name))
+
+    def local(self, name: str) -> bool:
+        """Whether it is a user of the file or of this process."""
+        return name in self._file or name in self._added
+
+    def names(self) -> set[str]:
+        """The users of the file and of this process."""
+        return {*self._file, *self._added}
 
     def replace(self, hashes: Mapping[str, str]) -> None:
         """The content of the file has changed; who has the same hash as before stays verified."""
-        self._right = {name: digest for name, digest in self._right.items() if hashes.get(name) == self._hashes[name]}
-        self._hashes = dict(hashes)
-        costs = sorted({stored.rpartition("$")[0].rpartition("$")[0] for stored in hashes.values()})
-        self._decoys = [f"{cost}${'00' * 16}${'00' * 64}" for cost in costs or [f"scrypt${LOG2N}${_R}${_P}"]]
+        before, self._file = self._file, dict(hashes)
+        for name in {**before, **hashes}:
+            self._set(name, self._file.get(name, self._cluster.get(name)))
         self._tell_again()
+
+    def keep(self, name: str, stored: str | None) -> None:
+        """A user of the cluster has this hash now; None: it is gone."""
+        if stored is None:
+            self._cluster.pop(name, None)
+        else:
+            self._cluster[name] = stored
+        if not self.local(name) and self._hashes.get(name) != stored:
+            self._set(name, stored)
+            self._tell_again()
+
+    def _set(self, name: str, stored: str | None) -> None:
+        before = self._hashes.pop(name, None)
+        if before != stored:
+            self._right.pop(name, None)
+        if before:
+            self._costs[_cost(before)] -= 1
+        if stored is not None:
+            self._hashes[name] = stored
+            self._costs[_cost(stored)] += bool(stored)
 
     def digest(self, name: str, password: str) -> bytes:
         key = self._own if name in self._added else self._hashes.get(name, self._own)
@@ -95,8 +134,11 @@ class Users:
 
     def stored(self, name: str) -> str:
         """What `password_matches` compares with; for an unknown name a hash that costs as much and matches nothing."""
-        decoy = hmac.digest(self._key, f"decoy {name}".encode(), "sha256")[0] % len(self._decoys)
-        return self._hashes.get(name) or self._decoys[decoy]
+        if found := self._hashes.get(name):
+            return found
+        costs = sorted(cost for cost, count in self._costs.items() if count > 0) or [f"scrypt${LOG2N}${_R}${_P}"]
+        cost = costs[hmac.digest(self._key, f"decoy {name}".encode(), "sha256")[0] % len(costs)]
+        return f"{cost}${'00' * 16}${'00' * 64}" if cost.startswith("scrypt") else f"{cost}$00000000$00"
 
     def remember(self, name: str, digest: bytes, stored: str) -> bool:
         """The password of this digest matches `stored`.  False if that is no longer the user's hash."""
@@ -155,13 +197,25 @@ def _checked(file: Path, content: object) -> dict[str, str]:
     if not isinstance(content, dict):
         raise ConfigError(f"user file {file}: found {type(content).__name__}, expected lines `name: hash`")
     for name, stored in content.items():
-        if not isinstance(name, str) or not isinstance(stored, str) or not _usable(stored):
+        if (
+            not isinstance(name, str)
+            or not isinstance(stored, str)
+            or not stored.startswith("scrypt")
+            or not usable(stored)
+        ):
             raise ConfigError(f"user file {file}: the entry of {name!r} is no hash scrypt$LOG2N$R$P$SALT$HASH")
     return content
 
 
-def _usable(stored: str) -> bool:
-    """Checks a hash at start, so that one that scrypt refuses does not fail at the first login."""
+def _cost(stored: str) -> str:
+    """What a verification costs: the hash without its salt."""
+    return stored.rpartition("$")[0].rpartition("$")[0]
+
+
+def usable(stored: str) -> bool:
+    """Checks a hash early, so that one that scrypt refuses does not fail at the first login."""
+    if (fast := _RABBIT.fullmatch(stored)) is not None:
+        return len(fast[3]) == (64 if fast[1] == "sha256" else 128)
     match = _HASH.fullmatch(stored)
     if match is None or len(match[4]) % 2 or len(match[5]) % 2:
         return False

@@ -1,7 +1,8 @@
 """The lines of an archive: configuration and messages of a broker, for people and for `qpid-ha restore`.         Pure.
 
     header    {"archive": 1, "time", "broker", "position", "messages": has it any?, "damage": what could not be read}
-    object    {"object": "queue.declare" | "exchange.declare" | "bind", ..., "operation": the field table, base64}
+    object    {"object": "queue.declare" | "exchange.declare" | "bind" | "setting.put", ...,
+               "operation": the field table, base64}
     message   {"id", "queue", "redelivered", "arrival", "exchange", "routing_key", "properties", "header", "body", ...}
     end       {"end": messages, "objects": number, "sha256": of all lines before}
 
@@ -26,7 +27,8 @@ from qpidd_py.errors import AmqpError, QpiddError
 FORMAT: Final = 1
 DECLARE_QUEUE: Final = "queue.declare"
 DECLARE_EXCHANGE: Final = "exchange.declare"
-OBJECTS: Final = (DECLARE_QUEUE, DECLARE_EXCHANGE, "bind")
+PUT_SETTING: Final = "setting.put"
+OBJECTS: Final = (DECLARE_QUEUE, DECLARE_EXCHANGE, "bind", PUT_SETTING)
 """Operations of a snapshot of the configuration that are part of an archive."""
 _SEQUENCE: Final = (1 << 48) - 1
 

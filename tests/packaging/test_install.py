@@ -14,7 +14,17 @@ from tests.pacemaker.lab.package import QUICKLY, interpreter
 from tests.packaging.conftest import BUILD_TIME, ROOT, make
 from tests.support.wait import wait_for
 
-OURS = ("qpidd", "qpidd-journal", "qpid-passwd", "qpid-ha", "qpid-config", "qpid-stat", "qpid-metrics", "qpid-cluster")
+OURS = (
+    "qpidd",
+    "qpidd-journal",
+    "qpid-passwd",
+    "qpid-ha",
+    "qpid-config",
+    "qpid-stat",
+    "qpidctl",
+    "qpid-metrics",
+    "qpid-cluster",
+)
 PROGRAMS = (*OURS, "qpid-send", "qpid-receive", "failover-report")
 MODES = {
     "etc/init.d/qpidd": 0o755,

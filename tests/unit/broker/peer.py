@@ -16,8 +16,9 @@ class Peer:
 
     waiting = 0
 
-    def __init__(self, broker, opened=True, heartbeat=0, **properties):
+    def __init__(self, broker, opened=True, heartbeat=0, user="guest", **properties):
         self.broker = broker
+        self.user = user
         self.disconnected = 0
         self.outputs = 0
         self.connection = ClientConnection(broker, "memory", self)
@@ -36,7 +37,7 @@ class Peer:
             commands.Connection.StartOk,
             client_properties=properties or {},
             mechanism="PLAIN",
-            response=b"\0guest\0guest",
+            response=b"\0%s\0guest" % self.user.encode(),
             locale="en_US",
         )
         self.send(0, start_ok, commands.Connection.TuneOk(0, 0, heartbeat), commands.Connection.Open())

@@ -1,0 +1,211 @@
+"""`qpidctl`: users, what they may do, what a broker has; words and columns are those of rabbitmqctl.             Shell.
+
+Everything is a management request, so a change is as safe as that of any client when the tool returns.  A password is
+hashed here and never sent.  Errors are one line `Failed: Class: text` on standard output, with exit code 1.
+"""
+
+import getpass
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from qpidd_py.cli.client_socket import Deadline, ManagementSocket, RequestRefused, Target
+from qpidd_py.cli.ctl_views import LISTS
+from qpidd_py.cli.output import print_json, run_tool
+from qpidd_py.cli.target import (
+    Options,
+    Parser,
+    UsageError,
+    add_address_options,
+    add_login_options,
+    config_of,
+    target_of,
+    timeout_of,
+)
+from qpidd_py.security.users import hash_password
+
+PROGRAM: Final = "qpidctl"
+HOST: Final = "/"
+Ask = Callable[..., Any]
+"""(method, **arguments) -> the result; raises RequestRefused."""
+
+
+class Verb(NamedTuple):
+    """`words`: its arguments; one with `?` may be left out, one with `*` takes what is left."""
+
+    words: tuple[str, ...]
+    text: str
+    run: Callable[[Options, Ask], Any]
+    host: bool = False
+    """Takes -p VHOST."""
+
+
+def make_parser() -> Parser:
+    parser = Parser(prog=PROGRAM, description="users, what they may do, and what a broker has", add_help=False)
+    add_address_options(parser.add_argument)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("-q", "--quiet", action="store_true", help="lists without the line of heads")
+    add_login_options(parser.add_argument)
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser)
+    for name, verb in VERBS.items():
+        sub = verbs.add_parser(name, help=verb.text, description=verb.text)
+        for word in verb.words:
+            nargs = word[-1] if word[-1] in "?*" else None
+            sub.add_argument(word.rstrip("?*"), nargs=nargs, metavar=word.rstrip("?*").upper())
+        if verb.host:
+            sub.add_argument("-p", "--vhost", default=HOST, metavar="VHOST", help="virtual host (default /)")
+    return parser
+
+
+# ---- users
+
+
+def _add_user(options: Options, ask: Ask) -> None:
+    if any(user["name"] == options.user for user in ask("user.list")):
+        raise RequestRefused(f"user {options.user!r} exists already")
+    ask("user.put", user=options.user, hash=hash_password(_password(options)))
+
+
+def _change_password(options: Options, ask: Ask) -> None:
+    _known(options.user, ask)
+    ask("user.put", user=options.user, hash=hash_password(_password(options)))
+
+
+def _clear_password(options: Options, ask: Ask) -> None:
+    _known(options.user, ask)
+    ask("user.put", user=options.user, hash="")
+
+
+def _set_tags(options: Options, ask: Ask) -> None:
+    _known(options.user, ask)
+    ask("user.put", user=options.user, tags=options.tag)
+
+
+def _known(name: str, ask: Ask) -> None:
+    """A typing error must not make a user."""
+    if not any(user["name"] == name and user["cluster"] for user in ask("user.list")):
+        raise RequestRefused(f"no user {name!r} of the cluster")
+
+
+def _password(options: Options) -> str:
+    """Of the command line, as rabbitmqctl takes it, or better asked for, or read from standard input."""
+    password: str | None = options.password
+    if password is None and sys.stdin.isatty():
+        password = getpass.getpass()
+        if getpass.getpass("Again: ") != password:
+            raise UsageError("the passwords differ")
+    elif password is None:
+        password = sys.stdin.readline().rstrip("\n")
+    if not password:
+        raise UsageError("the password is empty; clear_password makes a user without one")
+    return password
+
+
+# ---- lists and changes
+
+
+def _request(method: str, *names: str) -> Callable[[Options, Ask], Any]:
+    """The arguments of the verb, under these names, are those of the request."""
+    return lambda options, ask: ask(method, **{name: getattr(options, name) for name in names})
+
+
+def _list(verb: str) -> Callable[[Options, Ask], Any]:
+    view = LISTS[verb]
+
+    def run(options: Options, ask: Ask) -> Any:
+        wanted: list[str] = getattr(options, "column", [])
+        view.rows((), wanted)
+        chosen = {field: getattr(options, argument) for field, argument in view.filters.items()}
+        items = [item for item in ask(view.method) if all(item[field] == value for field, value in chosen.items())]
+        rows = view.rows(items, wanted)
+        return rows if options.json else view.lines(rows, wanted, heads=not options.quiet)
+
+    return run
+
+
+def _close(options: Options, ask: Ask) -> Any:
+    if not options.number.isdecimal():
+        raise UsageError(f"connection {options.number!r}, wanted a number of list_connections")
+    ask("session.close", number=int(options.number), reason=options.reason or "closed by an administrator")
+
+
+_PATTERNS = ("user", "vhost", "configure", "write", "read")
+_TOPIC = ("user", "vhost", "exchange", "write", "read")
+VERBS: Final[Mapping[str, Verb]] = {
+    "add_user": Verb(("user", "password?"), "add a user of the cluster; the password is asked for", _add_user),
+    "delete_user": Verb(("user",), "delete a user, and close its connections", _request("user.delete", "user")),
+    "change_password": Verb(("user", "password?"), "give a user another password", _change_password),
+    "clear_password": Verb(("user",), "no password fits any more", _clear_password),
+    "set_user_tags": Verb(("user", "tag*"), "administrator, monitoring, policymaker, management", _set_tags),
+    "list_users": Verb((), "users and their tags", _list("list_users")),
+    "set_permissions": Verb(
+        ("user", "configure", "write", "read"),
+        "patterns for names that a user may configure, write, read",
+        _request("permission.set", *_PATTERNS),
+        host=True,
+    ),
+    "clear_permissions": Verb(
+        ("user",), "the user cannot enter any more", _request("permission.clear", "user", "vhost"), host=True
+    ),
+    "list_permissions": Verb((), "permissions in a virtual host", _list("list_permissions"), host=True),
+    "list_user_permissions": Verb(("user",), "permissions of a user", _list("list_user_permissions")),
+    "set_topic_permissions": Verb(
+        ("user", "exchange", "write", "read"),
+        "patterns for the routing keys of a topic exchange",
+        _request("topic.set", *_TOPIC),
+        host=True,
+    ),
+    "clear_topic_permissions": Verb(
+        ("user", "exchange?"),
+        "of one exchange, or of all",
+        lambda options, ask: ask(
+            "topic.clear", user=options.user, vhost=options.vhost, exchange=options.exchange or ""
+        ),
+        host=True,
+    ),
+    "list_topic_permissions": Verb(
+        (), "topic permissions in a virtual host", _list("list_topic_permissions"), host=True
+    ),
+    "list_queues": Verb(("column*",), "queues, with these columns", _list("list_queues")),
+    "list_exchanges": Verb(("column*",), "exchanges, with these columns", _list("list_exchanges")),
+    "list_bindings": Verb(("column*",), "bindings, with these columns", _list("list_bindings")),
+    "list_connections": Verb(("column*",), "connections, with these columns", _list("list_connections")),
+    "list_consumers": Verb(("column*",), "consumers, with these columns", _list("list_consumers")),
+    "purge_queue": Verb(("queue",), "drop the ready messages of a queue", _request("queue.purge", "queue")),
+    "delete_queue": Verb(("queue",), "delete a queue with its messages", _request("queue.delete", "queue")),
+    "close_connection": Verb(("number", "reason?"), "end a client's connection", _close),
+    "status": Verb((), "version, role and counters of the broker", _request("broker.info")),
+}
+
+
+def run(options: Options, target: Target, deadline: Deadline) -> int:
+    """Raises all errors; `main` prints them as one line."""
+    with ManagementSocket(target, deadline) as broker:
+        result = VERBS[options.verb].run(options, lambda method, **arguments: broker.request(method, arguments))
+    if options.json:
+        print_json({} if result is None else result)
+    elif isinstance(result, list):
+        print("\n".join(result)) if result else None
+    elif result:
+        print("\n".join(f"{name}\t{value}" for name, value in result.items()))
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run_tool(_main, arguments, "Failed: ")
+
+
+def _main(words: Sequence[str]) -> int:
+    parser = make_parser()
+    if not words or ({"-h", "--help"} & set(words) and not set(words) & set(VERBS)):
+        print(parser.format_help().rstrip())
+        return 0
+    options = parser.parse_args(words)
+    if options.verb is None:
+        raise UsageError("no verb; see --help")
+    config = config_of(options)
+    return run(options, target_of(options, config), Deadline(timeout_of(options, config)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

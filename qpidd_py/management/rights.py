@@ -1,0 +1,75 @@
+"""Which user may make which request: one table.                                                               Pure.
+
+| request | needs |
+| --- | --- |
+| lists, `broker.info`, `ha.status`, `ha.query` | the tag monitoring |
+| `queue.peek`, `queue.purge` | to read the queue |
+| `queue.move` | to read the source, and to write the target |
+| `queue.delete` | to configure the queue |
+| `session.close` | to be its user, or to administer |
+| `user.*`, `permission.*`, `topic.*` | to administer |
+| other requests `ha.*` | the tag administrator; the HA module asks for more |
+
+A user administers who has the tag administrator in the settings, or is of ha-username; where there is no ha-username,
+all users administer that may do everything.  Who may do everything has all tags.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from qpidd_py.broker.broker import Broker
+from qpidd_py.broker.client_connection import ClientConnection
+from qpidd_py.management.request import Json, RequestError
+from qpidd_py.security.entries import ADMINISTRATOR, CONFIGURE, MONITORING, READ, WRITE
+
+Asker = ClientConnection | None
+"""None: the broker itself."""
+
+
+def administers(broker: Broker, asker: Asker) -> bool:
+    if asker is None or asker.user in broker.couriers:
+        return True
+    access = asker.access
+    return not broker.couriers if access.everything else access.has(ADMINISTRATOR)
+
+
+def check_request(broker: Broker, asker: Asker, method: str, arguments: Json) -> None:
+    """Raises RequestError.  What is missing or wrong in the arguments is left to the request itself."""
+    if method.partition(".")[0] in ("user", "permission", "topic"):
+        if not administers(broker, asker):
+            raise RequestError(f"{method}: user {_name(asker)!r} is no administrator")
+        return
+    if asker is None or asker.access.everything:
+        return
+    needs = _NEEDS.get(method, {})
+    for name, permission in needs.items():
+        wanted = arguments.get(name)
+        if isinstance(wanted, str) and wanted and not asker.access.may(permission, wanted):
+            raise RequestError(f"{method}: {permission} access to {name} {wanted!r} refused for user {_name(asker)!r}")
+    tag = MONITORING if method in _SHOWN else ADMINISTRATOR
+    if not needs and method != "session.close" and not asker.access.has(tag):
+        raise RequestError(f"{method}: user {_name(asker)!r} has no tag {tag}")
+
+
+def _name(asker: Asker) -> str:
+    return asker.user[:64] if asker is not None else ""
+
+
+_SHOWN: Final = frozenset(
+    (
+        "broker.info",
+        "queue.list",
+        "exchange.list",
+        "binding.list",
+        "session.list",
+        "subscription.list",
+        "ha.status",
+        "ha.query",
+    )
+)
+_NEEDS: Final[Mapping[str, Mapping[str, str]]] = {
+    "queue.peek": {"queue": READ},
+    "queue.purge": {"queue": READ},
+    "queue.move": {"source": READ, "target": WRITE, "exchange": WRITE},
+    "queue.delete": {"queue": CONFIGURE},
+}

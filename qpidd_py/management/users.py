@@ -1,0 +1,156 @@
+"""Requests about the users of the cluster and what they may do; changes are answered when they are safe.
+
+    user.list         {}                                        [{name, tags, password: has one?, cluster: true|false}]
+    user.put          {user, hash, tags}                        makes or changes it; what is left out stays as it is
+    user.delete       {user}                                    with its permissions; its connections are closed
+    permission.list   {}                                        [{user, vhost, configure, write, read}]
+    permission.set    {user, vhost="/", configure, write, read}
+    permission.clear  {user, vhost="/"}                         a user of the cluster cannot enter without one
+    topic.list        {}                                        [{user, vhost, exchange, write, read}]
+    topic.set         {user, vhost="/", exchange, write, read}
+    topic.clear       {user, vhost="/", exchange=all}
+
+A hash is one of `qpid-passwd`, `sha256$SALT$HASH` or `sha512$SALT$HASH` of RabbitMQ, or empty: no password fits.
+Users of the user file are listed, too; they are not changed here, but may get a permission.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from qpidd_py.broker.broker import Broker
+from qpidd_py.broker.settings import MOST, Key
+from qpidd_py.management.request import Json, RequestError, text
+from qpidd_py.security.entries import CONFIGURE, PERMISSION, READ, TOPIC, USER, WRITE, check_entry
+from qpidd_py.security.rights import PatternError, compiled, expanded
+from qpidd_py.security.users import usable
+
+HOST: Final = "/"
+NAME_MAX: Final = 255
+"""Octets of a name."""
+Change = Callable[[Json], tuple[Json, int]]
+
+
+class UserRequests:
+    """Of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._settings = broker.vhost.configuration.settings
+        self.lists: Mapping[str, Callable[[], Iterator[Json]]] = {
+            "user.list": self._users,
+            "permission.list": self._permissions,
+            "topic.list": self._topics,
+        }
+        self.changes: Mapping[str, Change] = {
+            "user.put": self._put_user,
+            "user.delete": self._delete_user,
+            "permission.set": self._set_permission,
+            "permission.clear": self._clear_permission,
+            "topic.set": self._set_topic,
+            "topic.clear": self._clear_topic,
+        }
+
+    # ---- lists
+
+    def _users(self) -> Iterator[Json]:
+        cluster = {key.name: value for key, value in self._settings.of(USER)}
+        for name in sorted({*cluster, *self._broker.rights.names()}):
+            value = cluster.get(name)
+            tags, password = ([], True) if value is None else (value["tags"], bool(value["hash"]))
+            yield {"name": name, "tags": tags, "password": password, "cluster": value is not None}
+
+    def _permissions(self) -> Iterator[Json]:
+        for key, value in sorted(self._settings.of(PERMISSION)):
+            yield {"user": key.name, "vhost": key.host, **value}
+
+    def _topics(self) -> Iterator[Json]:
+        for key, value in sorted(self._settings.of(TOPIC)):
+            for exchange, patterns in sorted(value.items()):
+                yield {"user": key.name, "vhost": key.host, "exchange": exchange, **patterns}
+
+    # ---- changes
+
+    def _put_user(self, arguments: Json) -> tuple[Json, int]:
+        key = Key(USER, "", _name(arguments, "user"))
+        if self._broker.rights.local(key.name):
+            raise RequestError(f"user {key.name!r} is one of the user file, or of the brokers")
+        before = self._settings.get(key) or {"hash": "", "tags": []}
+        stored = text(arguments, "hash", before["hash"])
+        if stored and not usable(stored):
+            raise RequestError("the hash is none of qpid-passwd's, and none of RabbitMQ's")
+        return {}, self._put(key, {"hash": stored, "tags": arguments.get("tags", before["tags"])})
+
+    def _delete_user(self, arguments: Json) -> tuple[Json, int]:
+        name = _name(arguments, "user")
+        if self._settings.get(Key(USER, "", name)) is None:
+            raise RequestError(f"no user {name!r} of the cluster")
+        self._check_primary()
+        keys = Key(USER, "", name), Key(PERMISSION, HOST, name), Key(TOPIC, HOST, name)
+        return {}, max(self._settings.delete(key) for key in keys if self._settings.get(key) is not None)
+
+    def _set_permission(self, arguments: Json) -> tuple[Json, int]:
+        key = self._key(PERMISSION, arguments)
+        value = {name: _pattern(arguments, name, key) for name in (CONFIGURE, WRITE, READ)}
+        return {}, self._put(key, value)
+
+    def _clear_permission(self, arguments: Json) -> tuple[Json, int]:
+        key = self._key(PERMISSION, arguments)
+        self._check_primary()
+        return {}, self._settings.delete(key)
+
+    def _set_topic(self, arguments: Json) -> tuple[Json, int]:
+        key, exchange = self._key(TOPIC, arguments), _name(arguments, "exchange")
+        patterns = {name: _pattern(arguments, name, key) for name in (WRITE, READ)}
+        return {}, self._put(key, {**(self._settings.get(key) or {}), exchange: patterns})
+
+    def _clear_topic(self, arguments: Json) -> tuple[Json, int]:
+        key, exchange = self._key(TOPIC, arguments), text(arguments, "exchange", "")
+        self._check_primary()
+        found = dict(self._settings.get(key) or {})
+        left = {name: patterns for name, patterns in found.items() if exchange and name != exchange}
+        return {}, self._put(key, left) if left else self._settings.delete(key)
+
+    def _key(self, kind: str, arguments: Json) -> Key:
+        """Of a user that there is, in the virtual host that there is."""
+        name, host = _name(arguments, "user"), text(arguments, "vhost", HOST)
+        if host != HOST:
+            raise RequestError(f"no virtual host {host[:64]!r}; there is {HOST!r}")
+        known = self._settings.get(Key(USER, "", name)) is not None or self._broker.rights.local(name)
+        if not known:
+            raise RequestError(f"no user {name!r}")
+        return Key(kind, host, name)
+
+    def _put(self, key: Key, value: Mapping[str, Any]) -> int:
+        """Raises RequestError for a value that is none, or one too many."""
+        self._check_primary()
+        try:
+            check_entry(key.kind, value)
+        except ValueError as error:
+            raise RequestError(str(error)) from None
+        if len(self._settings) >= MOST and self._settings.get(key) is None:
+            raise RequestError(f"{MOST} settings are there, no more are possible")
+        return self._settings.put(key, value)
+
+    def _check_primary(self) -> None:
+        if self._broker.passive:
+            raise RequestError("users are replicated and this broker is a backup")
+
+
+def _name(arguments: Json, name: str) -> str:
+    found = text(arguments, name)
+    try:
+        octets = len(found.encode())
+    except UnicodeEncodeError:
+        raise RequestError(f"{name} {found[:64]!a} is no text") from None
+    if not found or octets > NAME_MAX or not found.isprintable():
+        raise RequestError(f"{name} {found[:64]!r} has {octets} octets, wanted 1 to {NAME_MAX} that can be printed")
+    return found
+
+
+def _pattern(arguments: Json, name: str, key: Key) -> str:
+    found = text(arguments, name)
+    try:
+        compiled(expanded(found, key.name, key.host) if key.kind == TOPIC else found)
+    except (PatternError, UnicodeEncodeError) as error:
+        raise RequestError(f"{name}: {error}") from None
+    return found

@@ -1,0 +1,129 @@
+"""`qpidctl`: verbs, columns, passwords and errors; against real connections behind a socket."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from qpidd_py.cli.ctl_views import LISTS
+from qpidd_py.cli.qpidctl import VERBS, main
+from qpidd_py.security.users import password_matches
+from tests.support.socket_broker import SocketBroker
+
+Ctl = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("QPID_CONFIG", "QPID_PORT", "QPID_INTERFACE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def server() -> Iterator[SocketBroker]:
+    with SocketBroker() as found:
+        found.broker.rights.names = lambda: ("guest",)
+        found.broker.rights.local = "guest".__eq__
+        yield found
+
+
+@pytest.fixture
+def ctl(server: SocketBroker, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Ctl:
+    def run(*words: str, stdin: str = "") -> tuple[int, str]:
+        monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
+        code = main(["-b", server.address, *words])
+        return code, capsys.readouterr().out
+
+    return run
+
+
+def stored(server: SocketBroker, name: str) -> str:
+    value = server.broker.vhost.configuration.settings.get(("user", "", name))
+    assert value is not None
+    return str(value["hash"])
+
+
+def test_a_user_from_beginning_to_end(ctl: Ctl, server: SocketBroker) -> None:
+    assert ctl("add_user", "anna", stdin="first\n") == (0, "")
+    assert password_matches("first", stored(server, "anna"))
+    assert ctl("add_user", "anna", "x") == (1, "Failed: RequestRefused: user 'anna' exists already\n")
+    assert ctl("change_password", "anna", "second") == (0, "")
+    assert password_matches("second", stored(server, "anna"))
+    assert ctl("set_user_tags", "anna", "monitoring", "policymaker") == (0, "")
+    assert ctl("list_users") == (0, "user\ttags\nanna\t[monitoring, policymaker]\nguest\t[]\n")
+    assert ctl("set_user_tags", "anna") == (0, "")
+    assert ctl("clear_password", "anna") == (0, "") and stored(server, "anna") == ""
+    assert ctl("delete_user", "anna") == (0, "")
+    assert ctl("-q", "list_users") == (0, "guest\t[]\n")
+
+
+def test_permissions(ctl: Ctl) -> None:
+    ctl("add_user", "anna", "x")
+    assert ctl("set_permissions", "anna", "^a", "", ".*") == (0, "")
+    assert ctl("list_permissions") == (0, "user\tconfigure\twrite\tread\nanna\t^a\t\t.*\n")
+    assert ctl("list_user_permissions", "anna") == (0, "vhost\tconfigure\twrite\tread\n/\t^a\t\t.*\n")
+    assert ctl("-q", "list_user_permissions", "guest") == (0, "")
+    assert ctl("set_topic_permissions", "-p", "/", "anna", "amq.topic", "^w", "^r") == (0, "")
+    assert ctl("-q", "list_topic_permissions") == (0, "anna\tamq.topic\t^w\t^r\n")
+    assert ctl("clear_topic_permissions", "anna") == (0, "")
+    assert ctl("-q", "list_topic_permissions") == (0, "")
+    code, text = ctl("--json", "list_permissions")
+    assert (code, json.loads(text)) == (0, [{"user": "anna", "configure": "^a", "write": "", "read": ".*"}])
+    assert ctl("clear_permissions", "anna") == (0, "")
+    assert ctl("-q", "list_permissions") == (0, "")
+
+
+WRONG = [
+    (("change_password", "otto", "x"), "no user 'otto' of the cluster"),
+    (("change_password", "guest", "x"), "no user 'guest' of the cluster"),
+    (("add_user", "otto", ""), "the password is empty"),
+    (("add_user", "otto"), "the password is empty"),
+    (("add_user", "", "x"), "has 0 octets"),
+    (("set_permissions", "guest", "(", "", ""), "configure: pattern '(': missing )"),
+    (("set_permissions", "-p", "v", "guest", "", "", ""), "no virtual host 'v'"),
+    (("set_permissions", "guest", "", ""), "the following arguments are required: READ"),
+    (("list_queues", "name", "colour"), "column 'colour', wanted some of name messages"),
+    (("close_connection", "x"), "connection 'x', wanted a number"),
+    (("close_connection", "999"), "no client has connection 999"),
+    (("purge_queue", "q"), "no queue 'q'"),
+    (("delete_queue", "q"), "no queue 'q'"),
+    (("frobnicate",), "invalid choice: 'frobnicate'"),
+    ((), "no verb; see --help"),
+    (("status", "now"), "unrecognized arguments: now"),
+]
+
+
+@pytest.mark.parametrize(("words", "text"), WRONG, ids=[" ".join(words) or "nothing" for words, _ in WRONG])
+def test_errors_are_one_line(ctl: Ctl, server: SocketBroker, words: tuple[str, ...], text: str) -> None:
+    code, output = ctl(*words)
+    assert code == 1 and output.startswith("Failed: ") and text in output and output.count("\n") == 1
+    assert len(server.broker.vhost.configuration.settings) == 0
+
+
+def test_lists_of_what_the_broker_has(ctl: Ctl, server: SocketBroker) -> None:
+    vhost = server.broker.vhost
+    queue, _ = vhost.declare_queue(None, "a\nb", True, False, False, {"x-max-length": 5})
+    vhost.bindings.bind("amq.direct", queue, b"k\xff", {})
+    assert ctl("list_queues") == (0, "name\tmessages\na\\nb\t0\n")
+    assert ctl("-q", "list_queues", "durable", "arguments") == (0, "true\t[x-max-length=5, qpid.replicate=none]\n")
+    assert ctl("-q", "list_bindings", "destination_name", "routing_key") == (0, "a\\nb\tbase64:a/8=\n")
+    assert "amq.topic\ttopic\n" in ctl("list_exchanges")[1]
+    number, user, *_ = ctl("-q", "list_connections")[1].split("\t")
+    assert number.isdecimal() and user == "guest"
+    assert "version\t1\n" in ctl("status")[1]
+
+
+def test_each_list_is_a_verb_and_shows_each_column(ctl: Ctl) -> None:
+    for verb, view in LISTS.items():
+        assert set(view.standard) <= set(view.columns)
+        if "column*" in VERBS[verb].words:
+            assert ctl(verb, *view.columns)[1].splitlines()[0] == "\t".join(view.columns)
+
+
+def test_help_names_each_verb(ctl: Ctl) -> None:
+    code, text = ctl("--help")
+    assert code == 0 and all(verb in text for verb in VERBS)
+    assert all(len(line) <= 80 for line in text.splitlines())
