@@ -385,7 +385,9 @@ class Node:
 
     def _step_down(self, role: Backup, reason: str, address: str) -> None:
         local = self.local
-        local.env.event("demote", reason=reason, last_pos=local.engine.position)
+        # what has been confirmed, for ever: of an epoch that has ended
+        confirmed = {"confirmed": str(local.engine.safe)}
+        local.env.event("demote", reason=reason, last_pos=local.engine.position, attrs=confirmed)
         local.configuration.on_deposed()
         self.role = role
         local.set_state(State.JOINING, self.role.position)

@@ -77,7 +77,7 @@ NAMES = tuple(column.name for column in COLUMNS)
 
 BROKER_KINDS = frozenset(
     {"start", "stop", "stop_request", "state", "promote_request", "promoted", "demote", "claim", "membership"}
-    | {"relocate", "primary_lost", "twin"}
+    | {"relocate", "primary_lost", "twin", "resumed"}
     | {"backup_connected", "backup_lost", "catchup_begin", "catchup_end", "salvage", "isolated", "fenced_self", "clock"}
     | {"repl_send", "repl_recv", "replack_send", "replack_recv", "confirm_sent", "enqueue", "expire", "drop"}
     | {"dead_letter", "purge", "queue_dump", "client_open", "client_close", "state_file", "limit", "paging", "log_end"}

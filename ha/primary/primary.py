@@ -417,6 +417,8 @@ class Primary(Role):
         now = self.env.now()
         pause, self._last_tick = now - self._last_tick, now
         self.env.log("warning", f"this process did not run for {pause:.3f} s")
+        attrs = {"ms": str(round(pause * 1000))}
+        self.env.event("resumed", result="begun", last_pos=self.engine.safe, attrs=attrs)
         self.frozen = True
         for peer in self._links.values():
             peer.pulse.forgive(now)
@@ -435,6 +437,7 @@ class Primary(Role):
         """A survey has found no rival."""
         if self.frozen and not self.stopped:
             self.frozen = False
+            self.env.event("resumed", result="ended", last_pos=self.engine.safe)
             self.update_safe()
 
     def _check_invariants(self) -> None:

@@ -52,6 +52,7 @@ _HA: Final = tuple(
         (r"backup (?P<peer>\S+) is lost: (?P<reason>.+)$", "backup_lost", {}),
         (r"the link to the primary (?P<peer>\S+) is lost: (?P<reason>.+)$", "primary_lost", {}),
         (r"deposed: (?P<reason>.+)$", "demote", {}),
+        (r"this process did not run for (?P<reason>[\d.]+ s)$", "resumed", {"result": "begun"}),
         (r"stepping down: (?P<reason>.+)$", "demote", {}),
         (r"isolated: (?P<reason>.+); clients are closed$", "isolated", {"result": "begun"}),
         (r"no longer isolated: ", "isolated", {"result": "ended"}),

@@ -160,6 +160,12 @@ def _relocate(event: Row) -> str:
     return f"relocation to {_peer(event)} {result}{_because(event)}"
 
 
+_RESUMED: Final = {
+    "begun": "ran again after a pause, and confirms nothing until it has asked the others",
+    "ended": "found no rival after its pause",
+}
+
+
 def _promote_request(event: Row) -> str:
     if event.get("result") == "refused":
         return f"promotion refused{_because(event)}"
@@ -190,6 +196,7 @@ _SENTENCES: Final[dict[str, Callable[[Row], str]]] = {
     "backup_lost": lambda e: f"{_node(e)} lost the backup {_peer(e)}{_because(e)}",
     "backup_late": lambda e: f"{_node(e)}: the backup {_peer(e)} {_late(e)}{_because(e)}",
     "backup_connected": lambda e: f"{_node(e)}: the backup {_peer(e)} is connected",
+    "resumed": lambda e: f"{_node(e)}: {_RESUMED.get(str(e.get('result')), 'ran again')}",
     "twin": lambda e: f"{_node(e)} has seen two brokers with one identity{_because(e)}",
     "catchup_begin": lambda e: f"{_node(e)} begins to catch up",
     "catchup_end": lambda e: f"{_node(e)} has caught up",

@@ -285,7 +285,9 @@ def _hang(scene: CauseScene) -> Cause | None:
     hung = scene.all(
         lambda e: (
             (e["kind"] == "hung" and e.get("peer") == scene.victim)
-            or (e["kind"] == "sched_pause" and e.get("node") == scene.victim)
+            or (
+                e["kind"] in ("sched_pause", "resumed") and e.get("node") == scene.victim and e.get("result") != "ended"
+            )
         )
     )
     if hung:

@@ -12,7 +12,8 @@ goes on writing after it.
 Two spans of two nodes:
     roles     excluded: the one had ended before the other began, by bounds or because one node's clock saw both in this
               order (fencing done, then promotion asked for); certain: both held the role for some time; else possible
-    verdict   what could be confirmed: excluded as the roles; certain if both held the role and the old one certainly
+    verdict   what could be confirmed: excluded as the roles, or if the new one held all that the old one ever confirmed
+              (its line `demote` says up to where); certain if both held the role and the old one certainly
               confirmed after the new one was promoted; else possible
 
     margin_ms     from the old one's end to the new one's begin, as best known; negative: so long did they overlap
@@ -31,7 +32,7 @@ from itertools import pairwise
 from typing import Any
 
 from spark_jobs.schema import Event
-from spark_jobs.solve.signs import MANAGER, OWN, Facts, Promotion, attr, place, subject
+from spark_jobs.solve.signs import MANAGER, OWN, SEQUENCE, Facts, Promotion, attr, place, sequence, subject
 
 EXCLUDED, POSSIBLE, CERTAIN = "excluded", "possible", "certain"
 Row = dict[str, Any]
@@ -213,6 +214,10 @@ def _dual(old: Span, new: Span, facts: Facts, cluster: str) -> Row:
     if roles != EXCLUDED:
         evidence += [event for _, _, event in late[:3]]
     verdict = CERTAIN if roles == CERTAIN and late else EXCLUDED if roles == EXCLUDED else POSSIBLE
+    held = None if late or roles == EXCLUDED else _held(old, new, facts)
+    if held is not None:
+        verdict = EXCLUDED
+        evidence.append(held)
     return {
         "cluster": cluster,
         "old_node": old.node,
@@ -223,7 +228,7 @@ def _dual(old: Span, new: Span, facts: Facts, cluster: str) -> Row:
         "roles": roles,
         "verdict": verdict,
         **_margins(old, new),
-        "why": _why(old, new, roles, order, late),
+        "why": _why(old, new, roles, order, late) if held is None else _why_held(old, new, held),
         "confirms_by_old": len(late) if roles != EXCLUDED else 0,
         "confirms_by_new": _confirms_beside(old, new) if roles != EXCLUDED else 0,
         "signs": _independent(old, new, facts),
@@ -233,6 +238,28 @@ def _dual(old: Span, new: Span, facts: Facts, cluster: str) -> Row:
 
 def _confirms_beside(old: Span, new: Span) -> int:
     return sum(old.to_lo is not None and latest <= old.to_lo for _, latest, _ in new.confirms)
+
+
+def _held(old: Span, new: Span, facts: Facts) -> Event | None:
+    """The old one's last line as primary, if all that it ever confirmed is held by the new one, a backup of it until
+    then: whenever it confirmed, nothing contradicts the new one."""
+    base = sequence(new.promotion.done)
+    if old.term is None or base is None or attr(new.promotion.done, "forced"):
+        return None
+    rows = facts.between(old.promotion.at, None)
+    ends = (e for e in rows if e["kind"] == "demote" and e.get("node") == old.node and attr(e, "confirmed").isdigit())
+    end = next(ends, None)
+    if end is None or end.get("proc") != old.promotion.done.get("proc"):
+        return None
+    followed = any(
+        (e.get("last_pos") or 0) >> 48 == old.term for e in rows if e.get("node") == new.node and e.get("source") in OWN
+    )
+    return end if followed and (int(attr(end, "confirmed")) & SEQUENCE) <= base else None
+
+
+def _why_held(old: Span, new: Span, end: Event) -> str:
+    upto = int(attr(end, "confirmed")) & SEQUENCE
+    return f"{old.node} had confirmed up to {upto} when it stepped down, and {new.node} was promoted with all of it"
 
 
 def _roles(old: Span, new: Span, in_order: bool) -> str:

@@ -25,7 +25,7 @@ MERGE: Final = 10 * SECOND
 """us between what a broker, its manager and Pacemaker say about one promotion, at most."""
 UNKNOWN: Final = 1 << 60
 """us: wider bounds are those of an unknown clock."""
-_SEQUENCE: Final = (1 << 48) - 1
+SEQUENCE: Final = (1 << 48) - 1
 
 
 def timed(event: Event) -> Event:
@@ -65,7 +65,7 @@ def attr(event: Event, name: str, default: str = "") -> str:
 
 def sequence(event: Event) -> int | None:
     """A position without its epoch: it goes on from one primary to the next."""
-    return None if event.get("last_pos") is None else event["last_pos"] & _SEQUENCE
+    return None if event.get("last_pos") is None else event["last_pos"] & SEQUENCE
 
 
 def is_failed_monitor(event: Event) -> bool:

@@ -1,10 +1,14 @@
 """Spans of primaries and their overlap: every verdict, and what each needs."""
 
+import json
+from typing import Any
+
 import pytest
 
 from spark_jobs.solve.near_misses import rows as near_misses
 from spark_jobs.solve.primaries import duals, spans, worst
 from spark_jobs.solve.signs import Facts
+from tests.spark.truth import processes, scenes
 from tests.spark.truth.rows import fact, promoted
 
 TERM = 1 << 48
@@ -234,3 +238,31 @@ def test_confirmed_before_it_was_replicated(held, at, listed, found):
         fact("b", at, "repl_recv", last_pos=TERM + held, term=1),
     ]
     assert kinds(FIRST, *rows) == found
+
+
+def woken(**demote: Any) -> dict[str, Any]:
+    """The story `hang`, in which the line with which node1 steps down has more."""
+    story = processes.hang()
+    name = "node1/events/node1-0001.jsonl"
+    lines = [json.loads(line) for line in story.files[name]]
+    lines = [line | demote if line["kind"] == "demote" else line for line in lines]
+    found = story.rows(story.files | {name: [json.dumps(line).encode() + b"\n" for line in lines]})
+    (row,) = found["dual"]
+    return row
+
+
+@pytest.mark.parametrize(
+    ("beyond", "verdict"), [(0, "excluded"), (-5, "excluded"), (1, "possible"), (1000, "possible"), (None, "possible")]
+)
+def test_a_frozen_primary_that_says_what_it_had_confirmed(beyond: int | None, verdict: str) -> None:
+    base = scenes.position(2, 1.010) & ((1 << 48) - 1)
+    said = {} if beyond is None else {"attrs": {"confirmed": str((1 << 48) + base + beyond)}}
+    row = woken(**said)
+    assert (row["roles"], row["verdict"]) == ("certain", verdict)
+    if verdict == "excluded":
+        assert "node2 was promoted with all of it" in row["why"]
+
+
+@pytest.mark.parametrize("said", ["", "x", "-1", "1.5"])
+def test_a_position_that_is_none_proves_nothing(said: str) -> None:
+    assert woken(attrs={"confirmed": said})["verdict"] == "possible"

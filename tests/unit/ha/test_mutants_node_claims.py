@@ -112,7 +112,7 @@ class TestSteppingDown:
         host.close_clients = noting(calls, "close clients")  # type: ignore[method-assign]
         host.configuration.on_deposed = noting(calls, "on_deposed")
         host.events.clear()
-        position = host.engine.position
+        position, safe = host.engine.position, host.engine.safe
         host.node.depose((8, "id-c"), "heard of it", "c:1")
         role: Any = host.node.role
         assert (old.stopped, type(role), role.doubt, role._end) == (True, Backup, True, host.node.end)
@@ -121,6 +121,8 @@ class TestSteppingDown:
         assert calls[1][1] is ReplyCode.CONNECTION_FORCED
         assert role.position == position
         assert [kind for kind, _ in host.events][:2] == ["demote", "state"]
+        said = {"reason": "heard of it", "last_pos": position, "attrs": {"confirmed": str(safe)}}
+        assert host.events[0][1] == said
         host.world.run(0.0)
         assert role.primary_address == "c:1"
 

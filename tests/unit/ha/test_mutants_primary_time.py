@@ -45,7 +45,9 @@ class TestTime:
         for name in "bc":
             led.links[name].received = 9
         led.role.tick()
-        assert (("resumed",) in led.done(), led.role.frozen) == (resumed, resumed)
+        done = led.done()
+        assert (("resumed",) in done, led.role.frozen) == (resumed, resumed)
+        assert any(call[:2] == ("event", "resumed") for call in done) == resumed
 
     def test_others_are_surveyed_regularly(self) -> None:
         led = Led(maintenance=5.0)
