@@ -40,7 +40,9 @@ class Figure:
 
 
 def figures(document: Document) -> list[Figure]:
-    return [_service(document), _stood(document), _fate(document), _dual(document), _redundancy(document)]
+    """The worst first."""
+    made = [_service(document), _stood(document), _fate(document), _dual(document), _redundancy(document)]
+    return sorted(made, key=lambda figure: figure.tone != BAD)
 
 
 def _service(document: Document) -> Figure:

@@ -18,7 +18,10 @@ NO_CLIENTS: Final = "no log of a client was read"
 def sentences(document: Document) -> list[str]:
     parts = [what(document), resources(document), when(document), clients(document), noticed(document)]
     parts += [fate(document), dual(document), redundancy(document)]
-    return [part for part in parts if part]
+    bad = {fate(document)} if _is_bad((document["messages"] or {}).get("total")) else set()
+    bad |= {dual(document)} if document["incident"]["dual"] == "certain" else set()
+    ranked = [part for part in parts[1:] if part in bad] + [part for part in parts[1:] if part not in bad]
+    return [part for part in (parts[0], *ranked) if part]
 
 
 def short(document: Document) -> dict[str, Any]:
@@ -30,6 +33,7 @@ def short(document: Document) -> dict[str, Any]:
         "number": document["number"],
         **{name: incident[name] for name in (*names, "total_us", "dual")},
         **{name: union.get(name) for name in ("all_down", "any_down", "most", "clients")},
+        "away_us": max((row["down_hi"] or row["down_lo"] or 0 for row in document["resources"]), default=None),
         **{name: total.get(name) for name in ("lost", "unaccounted", "unmarked", "unexpected")},
         "words": document["words"],
         "file": f"incident-{document['number']}.json",
@@ -73,6 +77,8 @@ def _reason(incident: Row) -> str:
     said = (f"the node of {incident['old_primary']} was lost", f"{incident['old_primary']} stood still")
     if incident["type"] == "power-loss":
         return ""
+    if incident["type"] == "fencing":
+        return text.removeprefix(f"node {incident['old_primary']} was fenced, ")
     for prefix in (*said, f"the process of {incident['old_primary']} died"):
         if text.startswith(prefix):
             return text.removeprefix(prefix).strip(" :").removeprefix("(").removesuffix(")")
@@ -86,6 +92,7 @@ _HAPPENED: Final = {
     "hang": "{old} hung",
     "partition": "{old} was cut off from the others",
     "controller": "The cluster software on the node of {old} failed",
+    "fencing": "The node of {old} was fenced",
     "planned": "{old} was asked to hand over",
     "no-failover": "No fail-over",
     "false-alarm": "A false alarm",
@@ -330,25 +337,42 @@ def redundancy(document: Document) -> str:
 
 
 def summary(overview: Document) -> list[str]:
-    """The first sentences of the report."""
+    """The first sentences of the report, the worst first."""
     rows: Sequence[Row] = overview["incidents"]
     total = (overview["messages"] or {}).get("total")
+    fates = f"What became of messages is unknown: {NO_CLIENTS}." if total is None else messages(total)
+    both, worst = _duals(rows)
+    parts = [(1, counted(rows)), (0 if _is_bad(total) else 1, fates), (worst, both)]
+    return [text for _, text in sorted(parts, key=lambda part: part[0]) if text]
+
+
+def counted(rows: Sequence[Row]) -> str:
     if not rows:
-        parts = ["No incident was found in what was read."]
-    else:
-        days = sorted({date(row["begin"]) for row in rows})
-        span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-        kinds = ", ".join(f"{count} × {words.TYPES.get(kind, kind)}" for kind, count in _counted(rows))
-        parts = [f"{plural(len(rows), 'incident')} ({span}, UTC): {kinds}."]
-    parts.append(f"What became of messages is unknown: {NO_CLIENTS}." if total is None else messages(total))
-    duals = [row["dual"] for row in rows]
-    if "certain" in duals:
-        parts.append("Two primaries at once: YES, see below.")
-    elif "possible" in duals:
-        parts.append("Two primaries at once: possible, see below.")
-    elif "excluded" in duals:
-        parts.append("Two primaries at once: no.")
-    return parts
+        return "No incident was found in what was read."
+    days = sorted({date(row["begin"]) for row in rows})
+    span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    kinds = ", ".join(f"{count} × {words.TYPES.get(kind, kind)}" for kind, count in _counted(rows))
+    return f"{plural(len(rows), 'incident')} ({span}, UTC): {kinds}."
+
+
+def _is_bad(total: Row | None) -> bool:
+    return total is not None and bool(total.get("lost") or total.get("unmarked"))
+
+
+def _duals(rows: Sequence[Row]) -> tuple[str, int]:
+    """`Two primaries at once: YES for 1 of 9, not known for 2, no for 6.`, and its rank."""
+    if not any(row["dual"] for row in rows):
+        return "", 1
+    verdicts = [row["dual"] or ("excluded" if row["type"] in words.STAYED else "") for row in rows]
+    counts = [(word, verdicts.count(name)) for name, word in _BOTH.items() if name in verdicts]
+    first, *others = [f"{word} for {count}" for word, count in counts]
+    of_all = f" of {len(rows)}" if len(rows) > 1 else ""
+    text = ", ".join([f"{first}{of_all}", *others]) if len(rows) > 1 else counts[0][0]
+    return f"Two primaries at once: {text}.", 0 if "certain" in verdicts else 1
+
+
+_BOTH: Final = {"certain": "YES", "possible": "possible", "": "not known", "excluded": "no"}
+"""The worst first."""
 
 
 def _counted(rows: Iterable[Row]) -> list[tuple[str, int]]:

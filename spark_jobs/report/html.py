@@ -73,7 +73,7 @@ def framed(title: str, body: Sequence[object]) -> str:
 def _summary(overview: Row) -> Markup:
     texts = headline.summary(overview)
     if len(overview["incidents"]) == 1:
-        return tag("p", texts[0])
+        return tag("p", headline.counted(overview["incidents"]))
     return tag("ul", *(tag("li", text) for text in texts), class_="words")
 
 
@@ -105,6 +105,8 @@ def _index(overview: Row, shown: Set[int]) -> Markup | None:
 def _service(row: Row) -> str:
     if row["total_us"] is not None:
         return duration(row["total_us"])
+    if row.get("away_us"):
+        return f"resources {duration(row['away_us'])}"
     return "not interrupted" if row["type"] in words.STAYED else "unknown"
 
 

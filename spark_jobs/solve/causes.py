@@ -10,7 +10,7 @@ kill         its process died, the node lived
 unknown      it was replaced, and nothing here tells these apart
 false-alarm  the token was lost, and no node left
 no-failover  a broker that was not primary was lost; or clients had an outage while the primary lived
-fencing      a node was fenced, in a cluster of which no log here knows a primary
+fencing      somebody asked for the fencing of its node; or a node was fenced, and no log here knows a primary
 down         Pacemaker was stopped in order, in such a cluster; on all of its nodes, or on some
 moved        resources of such a cluster ended or moved, and nothing else had failed
 """
@@ -25,10 +25,10 @@ from typing import Final
 from spark_jobs.schema import Event
 from spark_jobs.solve import power
 from spark_jobs.solve.bounds import Bound, Phase
-from spark_jobs.solve.signs import MANAGER, OWN, Facts, Promotion, attr, is_done, subject
+from spark_jobs.solve.signs import MANAGER, OWN, Facts, Promotion, attr, certainly_before, is_done, subject
 
 NEEDS_PRIMARY: Final = frozenset(
-    {"planned", "partition", "controller", "hang", "crash", "kill", "power-loss", "unknown"}
+    {"planned", "fencing", "partition", "controller", "hang", "crash", "kill", "power-loss", "unknown"}
 )
 _CLOSED: Final = re.compile(r"reset|closed|refused|EOF|end of file|broken pipe", re.I)
 
@@ -124,6 +124,14 @@ def _primary_gone(scene: CauseScene) -> bool:
 def _alarm(scene: CauseScene) -> Cause:
     tokens = scene.all(lambda e: e["kind"] == "token_lost")
     left = scene.all(lambda e: e["kind"] == "membership" and attr(e, "left") != "")
+    asked = scene.all(lambda e: e["kind"] in ("fence_request", "will_fence"))
+    fenced = scene.all(lambda e: e["kind"] in ("fence_op_done", "fence_notify"))
+    died = scene.all(lambda e: e["kind"] == "daemon_exit" and e.get("node") != scene.victim)
+    if asked or fenced:
+        why = f"{_fenced(fenced, asked)}; it was not the primary's"
+        return Cause("no-failover", why, None, (*asked[:2], *fenced[:2]))
+    if died:
+        return Cause("no-failover", f"{_failed(died[0])}, which was not the primary's", None, tuple(died[:2]))
     if tokens and not left:
         formed = scene.all(lambda e: e["kind"] == "membership" and e["ts_est"] >= tokens[0]["ts_est"])
         why = "the token was lost, and " + ("the same members went on" if formed else "no log here shows what followed")
@@ -196,6 +204,16 @@ def _fenced(fenced: Sequence[Event], asked: Sequence[Event]) -> str:
 
 
 # ---- the rules, the most certain first ------------------------------------------------------------------------------
+
+
+def _commanded(scene: CauseScene) -> Cause | None:
+    """Somebody asked for the fencing of the primary's node before anything had failed."""
+    asked = [e for e in scene.before if e["kind"] == "fence_request" and e.get("peer") == scene.victim]
+    signs = [e for e in scene.before if _is_failure(e, scene) and e["kind"] not in ("will_fence", "fence_request")]
+    if not asked or not attr(asked[0], "client") or any(not certainly_before(asked[0], sign) for sign in signs):
+        return None
+    fenced = [e for e in scene.rows if e["kind"] == "fence_op_done" and e.get("peer") == scene.victim]
+    return Cause("fencing", _fenced(fenced, asked), None, (*asked[:1], *fenced[:1]))
 
 
 def _planned(scene: CauseScene) -> Cause | None:
@@ -357,7 +375,7 @@ def _total(scene: CauseScene) -> Cause | None:
     return Cause("crash", "every member of the in-sync set had died or been restarted", None, (*starts[:2], said[0]))
 
 
-_RULES: Final = (_planned, _power, _total, _partition, _hang, _controller, _crash, _kill)
+_RULES: Final = (_commanded, _planned, _power, _total, _partition, _hang, _controller, _crash, _kill)
 
 
 # ---- unknown facts ------ -------------------------------------------------------------------------------------------

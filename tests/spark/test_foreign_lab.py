@@ -59,3 +59,17 @@ def test_nothing_lasted_less_than_no_time(names: tuple[str, ...]) -> None:
 def test_logs_that_do_not_know_a_primary_say_nothing_of_it(name: str) -> None:
     for row in found((name,))["incidents"]:
         assert row["type"] == "unknown" and "primary" not in row["why"].replace("which node was the primary", "")
+
+
+def test_an_administrators_fencing_of_the_primary_is_the_cause() -> None:
+    """The lab's first crash, with a line of stonith_admin 200 ms before the token was lost."""
+    files = {name: list(lines) for name, lines in lab_files().items()}
+    said = (
+        b"node3 pacemaker-fenced     [47] (made) \tnotice: Client stonith_admin.9.1a2b wants to fence (reboot) node2\n"
+    )
+    name = "lab_n3.log"
+    at = max(number for number, line in enumerate(files[name]) if line.startswith(b"Nov 21 01:54:53."))
+    files[name].insert(at + 1, b"Nov 21 01:54:54.001 " + said)
+    first = next(row for row in tables(files)["incidents"] if row["old_primary"] == "node2")
+    assert (first["type"], first["new_primary"]) == ("fencing", "node1")
+    assert first["why"].startswith("node node2 was fenced, asked for by stonith_admin (an administrator's command)")

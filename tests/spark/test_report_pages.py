@@ -153,7 +153,7 @@ def test_a_torn_line_without_a_time_that_is_named_as_evidence_has_no_place_on_th
 
 
 def test_clients_alone_are_an_incident_without_a_cluster(tmp_path):
-    """No log of any broker: nothing is known but how long they stood."""
+    """No log of any broker: nothing is known but how long they stood, not even that there was no fail-over."""
     outages = [{"client": "c1", "begin": START, "end": START + 5_000_000}]
     tables = reconstruct.tables([], outages, "made")
     row = {"cluster": "made", "client_id": "c1", "ts_begin": START, "ts_end": START + 5_000_000, "why": "connection"}
@@ -162,7 +162,7 @@ def test_clients_alone_are_an_incident_without_a_cluster(tmp_path):
     page = _sound(html.page(overview, found))
     assert "1 of 1 clients stood still, the longest for 5 s (c1)." in page.text
     assert "no log of any broker" in page.text
-    assert "no fail-over" in markdown.page(overview, found)
+    assert "unknown cause" in markdown.page(overview, found)
     ET.fromstring(ticket.ticket(found[0]))
 
 

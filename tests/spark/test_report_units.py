@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.clocks.estimate import FOREVER, NEVER
-from spark_jobs.report import canvas, lane, units
+from spark_jobs.report import canvas, headline, lane, units
 from spark_jobs.report.axis import Axis
 from spark_jobs.report.elements import gap
 from spark_jobs.report.units import SECOND
@@ -125,3 +126,17 @@ def test_a_thinned_lane_keeps_its_peak_and_its_end(parts, most):
     assert max(down for _, down in kept) == max(down for _, down in steps)
     assert kept[-1] == steps[-1]
     assert kept[-1][1] == 0
+
+
+def incidents(*verdicts: str | None, kind: str = "crash") -> dict[str, Any]:
+    rows = [{"begin": 1_780_315_200_000_000, "type": kind, "dual": verdict} for verdict in verdicts]
+    return {"incidents": rows, "messages": None}
+
+
+def test_the_worst_is_said_first() -> None:
+    said = headline.summary(incidents("excluded", None, "certain", "excluded", "possible"))
+    assert said[0] == "Two primaries at once: YES for 1 of 5, possible for 1, not known for 1, no for 2."
+    assert headline.summary(incidents("excluded", None))[-1] == "Two primaries at once: not known for 1 of 2, no for 1."
+    assert headline.summary(incidents("excluded"))[-1] == "Two primaries at once: no."
+    lost = incidents("excluded") | {"messages": {"total": {"confirmed": 9, "attempts": 9, "lost": 2}}}
+    assert headline.summary(lost)[0].startswith("Of 9 confirmed messages: 2 lost")
