@@ -84,6 +84,16 @@ class RabbitCluster:
             stop_process(self.epmd)
         shutil.rmtree(self.base, ignore_errors=True)
 
+    def evaluate(self, expression: str) -> str:
+        """Of Erlang, on the first node; what is printed.  Raises BenchmarkError."""
+        command = [str(self.sbin / "rabbitmqctl"), "--node", "rabbit0@localhost", "eval", expression]
+        done = subprocess.run(
+            command, cwd=self.base, env=self._environment(0), capture_output=True, text=True, timeout=60, check=False
+        )
+        if done.returncode:
+            raise BenchmarkError(f"rabbitmqctl eval ends with {done.returncode}: {done.stdout}{done.stderr}")
+        return done.stdout
+
     def pids(self) -> list[int]:
         found = [self._pid(number) for number in self.scripts]
         return [pid for pid in found if pid is not None and is_alive(pid)]

@@ -18,6 +18,7 @@ from qpidd_py.amqp.codec import encode_content, encode_method, make
 from qpidd_py.broker.access import check_consumable, check_free, refuse
 from qpidd_py.broker.addressing import REPLY_TO
 from qpidd_py.broker.arguments import CONSUMER_PRIORITY, FENCING_TOKEN, check_consumer_arguments
+from qpidd_py.broker.permissions import Need
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.broker.routing import MANAGEMENT
 from qpidd_py.broker.vhost import VHost
@@ -80,6 +81,8 @@ class Owner(Protocol):
     def failed(self, channel: int, code: int, text: str, class_id: int, method_id: int) -> None: ...
 
     def failing_late(self) -> AbstractContextManager[None]: ...
+
+    def judge(self, need: Need) -> None: ...
 
 
 class ClientChannel:

@@ -31,13 +31,14 @@ from qpidd_py.amqp.codec import decode_method, decode_properties, encode_method,
 from qpidd_py.amqp.constants import HEARTBEAT_FRAME, PROTOCOL_HEADER
 from qpidd_py.amqp.handshake import Handshake
 from qpidd_py.amqp.sasl import Authenticate
+from qpidd_py.broker.access import refuse
 from qpidd_py.broker.addressing import REPLY_TO, with_reply_to
 from qpidd_py.broker.channels import Channels
 from qpidd_py.broker.client_channel import ClientChannel
 from qpidd_py.broker.consumer_timeout import ConsumerTimeouts
 from qpidd_py.broker.limits import ConnectionCount
 from qpidd_py.broker.opening import Opening, tells_refusals
-from qpidd_py.broker.permissions import Need, check
+from qpidd_py.broker.permissions import Need, lacking
 from qpidd_py.broker.ports import LinkHandler, Refusal, SocketPort
 from qpidd_py.broker.silence import Clock
 from qpidd_py.broker.texts import cut, reply_text
@@ -239,9 +240,20 @@ class ClientConnection:
     def permit(self, exchange: bytes, routing_key: bytes) -> None:
         """Asked for a publish of a client that may not do everything, unless it repeats the last one.  Raises 403."""
         name = exchange.decode("utf-8", "replace")
-        vhost = self.broker.vhost
-        if name not in vhost.routing.internal_exchanges:
-            check(self.access, Need(WRITE, "exchange", name, _key(routing_key)), vhost.exchanges)
+        if name not in self.broker.vhost.routing.internal_exchanges:
+            self.judge(Need(WRITE, "exchange", name, routing_key.decode("utf-8", "surrogateescape")))
+
+    def judge(self, need: Need) -> None:
+        """Raises 403 for what the user may not do."""
+        text = lacking(self.access, need, self.broker.vhost.exchanges)
+        if text:
+            pattern = shown(self.access.pattern(need.permission))
+            refused = "%s from %s has no permission to %s %s %s (pattern %s): 403"
+            name = shown(need.name) if need.topic is None else f"{shown(need.name)}, topic {shown(need.topic)}"
+            self.broker.coming_and_going.write(
+                logging.WARNING, refused, shown(self.user), self.peer, need.permission, need.kind, name, pattern
+            )
+            raise refuse(ReplyCode.ACCESS_REFUSED, text)
 
     def addressed(self, channel: int, exchange: bytes, routing_key: bytes, header: bytes) -> tuple[list[Queue], bytes]:
         """The queues of a message whose header has copies or asks for a direct reply, and the header to store.  Raises
@@ -463,7 +475,3 @@ class ClientConnection:
             if self.broker.hooks is not None:
                 self.broker.hooks.connection_closed(self)
         self.transport.disconnect()
-
-
-def _key(routing_key: bytes) -> str:
-    return routing_key.decode("utf-8", "surrogateescape")

@@ -9,7 +9,7 @@ from pamqp.commands import Basic, Channel, Confirm, Exchange, Queue, Tx
 from qpidd_py.amqp.codec import ids
 from qpidd_py.broker import topology
 from qpidd_py.broker.client_channel import ClientChannel
-from qpidd_py.broker.permissions import check, needs
+from qpidd_py.broker.permissions import needs
 from qpidd_py.errors import ConnectionException, ReplyCode
 
 HANDLERS: Final[Mapping[type[Frame], Callable[[ClientChannel, Any], None]]] = {
@@ -43,8 +43,7 @@ def handle(channel: ClientChannel, command: Frame) -> None:
     handler = HANDLERS.get(type(command))
     if handler is None:
         raise ConnectionException(ReplyCode.COMMAND_INVALID, f"{command.name} on a channel", *ids(command))
-    access = channel.connection.access
-    if not access.everything:
+    if not channel.connection.access.everything:
         for need in needs(channel, command):
-            check(access, need, channel.vhost.exchanges)
+            channel.connection.judge(need)
     handler(channel, command)

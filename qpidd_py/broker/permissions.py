@@ -1,9 +1,10 @@
 """Which permission which method needs: RabbitMQ's table, the one place where a client's rights are judged.     Pure.
 
-    exchange.declare    configure the exchange; with an alternate exchange: read it, write that
+    exchange.declare    configure the exchange; a new one with an alternate exchange: read it, write that
     exchange.delete     configure the exchange
     exchange.bind       write the destination, read the source                (unbind: the same)
-    queue.declare       configure the queue; with an exchange for dead letters, or an alternate one: read it, write that
+    queue.declare       configure the queue; a new one with an exchange for dead letters, or an alternate one: read it,
+                        write that
     queue.delete        configure the queue
     queue.bind          write the queue, read the exchange                    (unbind: the same)
     queue.purge         read the queue                                        (basic.get, basic.consume: the same)
@@ -21,11 +22,10 @@ from pamqp.base import Frame
 from pamqp.commands import Basic, Queue
 from pamqp.commands import Exchange as ExchangeClass
 
-from qpidd_py.broker.access import refuse
 from qpidd_py.broker.addressing import REPLY_TO
 from qpidd_py.broker.exchange import Exchange
 from qpidd_py.broker.routing import MANAGEMENT
-from qpidd_py.errors import ChannelException, ReplyCode
+from qpidd_py.broker.vhost import VHost
 from qpidd_py.security.entries import CONFIGURE, READ, WRITE
 from qpidd_py.security.rights import Access
 
@@ -47,6 +47,7 @@ class Channel(Protocol):
     """What is asked of the channel."""
 
     last_queue: str
+    vhost: VHost
 
 
 def needs(channel: Channel, command: Frame) -> Iterator[Need]:
@@ -56,20 +57,17 @@ def needs(channel: Channel, command: Frame) -> Iterator[Need]:
         yield from found(channel, command)
 
 
-def check(access: Access, need: Need, exchanges: Mapping[str, Exchange]) -> None:
-    """Raises 403.  `exchanges`: those that there are."""
+def lacking(access: Access, need: Need, exchanges: Mapping[str, Exchange]) -> str:
+    """What the user may not do, as RabbitMQ says it; empty if it may.  `exchanges`: those that there are."""
     permission, kind, name, key = need
     name = name or DEFAULT
     if not access.may(permission, name):
-        raise _refused(access, permission, f"{kind} '{name}'")
+        return f"access to {kind} '{name}' in vhost '{access.host}' refused for user '{access.user}'"
     found = exchanges.get(name) if key is not None else None
     if key is not None and found is not None and found.type == TOPIC and not access.may_topic(permission, name, key):
-        raise _refused(access, permission, f"topic '{key}' in exchange '{name}'")
-
-
-def _refused(access: Access, permission: str, what: str) -> ChannelException:
-    text = f"{permission} access to {what} in vhost '{access.host}' refused for user '{access.user}'"
-    return refuse(ReplyCode.ACCESS_REFUSED, text)
+        where = f"in exchange '{name}' in vhost '{access.host}'"
+        return f"access to topic '{key}' {where} refused for user '{access.user}'"
+    return ""
 
 
 def _queue(channel: Channel, command: Any) -> str:
@@ -81,7 +79,8 @@ def _queue_declare(channel: Channel, command: Any) -> Iterator[Need]:
         return
     name, arguments = command.queue or GENERATED, command.arguments or {}
     yield Need(CONFIGURE, "queue", name)
-    yield from _onward("queue", name, arguments, "x-dead-letter-exchange", "alternate-exchange")
+    if name not in channel.vhost.queues:
+        yield from _onward("queue", name, arguments, "x-dead-letter-exchange", "alternate-exchange")
 
 
 def _onward(kind: str, name: str, arguments: Mapping[str, Any], *wanted: str) -> Iterator[Need]:
@@ -111,7 +110,8 @@ def _queue_delete(channel: Channel, command: Any) -> Iterator[Need]:
 def _exchange_declare(channel: Channel, command: Any) -> Iterator[Need]:
     if not command.passive:
         yield Need(CONFIGURE, "exchange", command.exchange)
-        yield from _onward("exchange", command.exchange, command.arguments or {}, "alternate-exchange")
+        if command.exchange not in channel.vhost.exchanges:
+            yield from _onward("exchange", command.exchange, command.arguments or {}, "alternate-exchange")
 
 
 def _exchange_delete(channel: Channel, command: Any) -> Iterator[Need]:

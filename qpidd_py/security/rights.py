@@ -99,6 +99,9 @@ class Access:
         self._matchers.clear()
         self._known.clear()
 
+    def pattern(self, permission: str) -> str:
+        return str(self._patterns.get(permission, ""))
+
     def may(self, permission: str, name: str) -> bool:
         """`name`: of a queue or exchange."""
         if self.everything:
@@ -107,7 +110,7 @@ class Access:
         if known is None:
             if len(self._known) >= KEPT:
                 self._known.clear()
-            known = self._known[permission, name] = self._fits(str(self._patterns.get(permission, "")), name)
+            known = self._known[permission, name] = self._fits(self.pattern(permission), name)
         return known
 
     def may_topic(self, permission: str, exchange: str, key: str) -> bool:
