@@ -9,6 +9,7 @@ from pamqp import commands
 
 from qpidd_py.amqp.codec import make
 from tests.interop.raw import frame, method
+from tests.interop.test_raw_errors import CHANNEL_ERRORS, FRAME_ERRORS
 from tests.support.memory import publish_octets
 from tests.support.three_ways import Client, Site, declaration
 from tests.support.wait import wait_for
@@ -638,6 +639,20 @@ def test_a_new_secret_is_checked(site: Site, client: Client) -> None:
     client = site.middle()
     client.send(method(0, Connection.UpdateSecret("wrong", "renewed")))
     client.expect_close(530, 10, 70)
+
+
+def test_codes_of_refusals(site: Site, client: Client, queue: str) -> None:
+    client.declare("q", durable=False)
+    for again in (False, True):
+        client = site.middle() if again else client
+        for octets, code, class_id, method_id in FRAME_ERRORS.values():
+            other = site.client()
+            other.send(octets)
+            other.expect_close(code, class_id, method_id)
+        client.declare("q", durable=False)
+        for command, code, *_ in CHANNEL_ERRORS.values():
+            assert client.refusal(command) == code
+    client.call(1, Queue.Delete(queue="q"), Queue.DeleteOk)
 
 
 def test_times_beyond_32_bits_and_keys_without_words(site: Site, client: Client, queue: str) -> None:

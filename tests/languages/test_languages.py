@@ -1,5 +1,5 @@
-"""Programs with libraries of other languages: the settings of docs/clients.md keep them going through kill -9 and
-SIGSTOP of the primary; what was confirmed arrives.
+"""Programs with other libraries than ours, most in other languages: the settings of docs/clients.md keep them going
+through kill -9 and SIGSTOP of the primary; what was confirmed arrives.
 
 Each program publishes one message at a time and consumes them; it prints `confirmed N` and, when all have arrived,
 `received COUNT`.
@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import shutil
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ FETCHED = ROOT / "build" / "languages"
 COUNT = 900
 JARS = ("com.rabbitmq:amqp-client:5.37.1", "org.slf4j:slf4j-api:2.0.20")
 MODULES = ("amqplib@2.3.1", "amqp-connection-manager@5.0.0")
+DISTRIBUTIONS = ("aio-pika==10.2.1", "aiormq==7.2.4")
 GO = "github.com/rabbitmq/amqp091-go@v1.10.0"
 TRIES = 2
 FETCH_TIME = 120
@@ -84,8 +86,27 @@ def go() -> list[str]:
     return [str(folder / "failover")]
 
 
-CLIENTS = {"java": java, "amqplib": lambda: node("amqplib"), "manager": lambda: node("manager"), "go": go}
-TOOLS = {"java": ("java", "mvn"), "amqplib": ("node", "npm"), "manager": ("node", "npm"), "go": ("go",)}
+def python(name: str) -> list[str]:
+    folder = FETCHED / "python"
+    fetch([sys.executable, "-m", "pip", "install", "--quiet", "--target", ".", *DISTRIBUTIONS], folder=folder)
+    return ["env", f"PYTHONPATH={folder}", sys.executable, str(PROGRAMS / f"{name}.py")]
+
+
+CLIENTS = {
+    "java": java,
+    "amqplib": lambda: node("amqplib"),
+    "manager": lambda: node("manager"),
+    "go": go,
+    "php": lambda: ["php", str(PROGRAMS / "amqplib.php")],
+    "aio-pika": lambda: python("aio_pika_client"),
+    "aiormq": lambda: python("aiormq_client"),
+}
+TOOLS = {
+    "java": ("java", "mvn"),
+    **dict.fromkeys(("amqplib", "manager"), ("node", "npm")),
+    "go": ("go",),
+    "php": ("php", "/usr/share/php/PhpAmqpLib/autoload.php"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +168,7 @@ def declare(scene: QpiddScene, queue: str) -> None:
 
 @pytest.mark.parametrize("name", CLIENTS)
 def test_through_kill_and_stop(name: str, scene: QpiddScene) -> None:
-    skip_without(*TOOLS[name])
+    skip_without(*TOOLS.get(name, ()))
     command = CLIENTS[name]()
     scene.whole()
     declare(scene, name)
