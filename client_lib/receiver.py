@@ -26,7 +26,7 @@ class Receiving(Subscription):
         Raises Empty: there is none, or all of `capacity` is fetched and not acknowledged; Timeout: no broker has
         answered (see `ChannelWorker.patience`); LinkClosed, ReceiverCancelled, SessionError, ConnectionError."""
         message = self.poll(timeout)
-        if message is None:
+        if message is None and not self.one_by_one:
             self._waiting.run(self._waiting.core.receivers.asking([self]), self._waiting.worker.patience(timeout))
             message = self.poll(0)
         if message is None:
@@ -34,7 +34,10 @@ class Receiving(Subscription):
         return message
 
     def poll(self, timeout: float | None = None) -> Message | None:
-        """As `fetch`, but asks nobody and does not wait longer: None if nothing has arrived here in time."""
+        """As `fetch`, but does not ask the broker at the end: None if nothing has arrived here in time.  With a
+        `capacity` of 0 each message is asked for, and `fetch` and `poll` differ in nothing else."""
+        if self.one_by_one:
+            return self._one_by_one(timeout)
         self._waiting.refuse_io_thread("fetch")
         with self._waiting.lock:
             message = self.take()
@@ -43,6 +46,10 @@ class Receiving(Subscription):
         if message is not None and self._worker.events.enabled:
             self.note_fetched(message)
         return message
+
+    def _one_by_one(self, timeout: float | None) -> Message | None:
+        limit = None if timeout is None else timeout + self._waiting.worker.patience(timeout)
+        return self._waiting.run(self._waiting.core.receivers.fetching_one(self, timeout), limit)
 
     def _wait(self, timeout: float | None) -> Message | None:
         deadline = None if timeout is None else time.monotonic() + timeout

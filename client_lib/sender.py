@@ -75,6 +75,8 @@ class Sending(Window):
             self._waiting.finish(self._waiting.core.senders.closing(self), deadline)
 
     def _wait_for_room(self, deadline: float | None) -> None:
+        if not self._capacity:
+            raise self.no_room()
         self._waiting.refuse_io_thread("send with a full window")
         timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
         self.blocked += 1

@@ -132,7 +132,8 @@ class Session:
         no_ack: bool = False,
         timeout: float | None = None,
     ) -> Receiver:
-        """A receiver from an address, see `client_lib.addresses.address`.  `capacity` messages are fetched ahead.
+        """A receiver from an address, see `client_lib.addresses.address`.  `capacity` messages are fetched ahead; 0:
+        each fetch asks the broker for one.
 
         `drop_duplicates`: each message id is handed out once; the number of ids to remember, or True.  Raises
         AddressError and its subclasses, Timeout."""
@@ -165,8 +166,9 @@ class Session:
         drop_duplicates: bool | int = False,
         timeout: float | None = None,
     ) -> Receiver:
-        """Subscribes to a queue; asks and declares nothing.  `capacity` is the prefetch limit (None: no limit); with
-        `no_ack` there is none.  `drop_duplicates` is the window of the filter (True: its default)."""
+        """Subscribes to a queue; asks and declares nothing.  `capacity` is the prefetch limit (None: no limit, 0: each
+        fetch asks for one message); with `no_ack` there is none.  `drop_duplicates` is the window of the filter (True:
+        its default)."""
         receiver = self._receiver(queue, capacity, no_ack, exclusive, arguments, drop_duplicates)
         return self._waiting.run(self._core.receivers.subscribing(receiver), timeout)
 

@@ -43,7 +43,7 @@ class Receiving(Subscription):
         Raises Empty: there is none, or all of `capacity` is fetched and not acknowledged; Timeout: no broker has
         answered (see `ChannelWorker.patience`); LinkClosed, ReceiverCancelled, SessionError, ConnectionError."""
         message = await self.poll(timeout)
-        if message is None:
+        if message is None and not self.one_by_one:
             await self._waiting.run(self._waiting.core.receivers.asking([self]), self._waiting.worker.patience(timeout))
             message = await self.poll(0)
         if message is None:
@@ -51,7 +51,10 @@ class Receiving(Subscription):
         return message
 
     async def poll(self, timeout: float | None = None) -> Message | None:
-        """As `fetch`, but asks nobody and does not wait longer: None if nothing has arrived here in time."""
+        """As `fetch`, but does not ask the broker at the end: None if nothing has arrived here in time.  With a
+        `capacity` of 0 each message is asked for, and `fetch` and `poll` differ in nothing else."""
+        if self.one_by_one:
+            return await self._one_by_one(timeout)
         loop = self._waiting.own_loop()
         deadline = None if timeout is None else loop.time() + timeout
         await self._let_others_run()
@@ -68,6 +71,10 @@ class Receiving(Subscription):
             woken, again = await self._line.wait(left, again), True
         self.note_fetched(message)
         return message
+
+    async def _one_by_one(self, timeout: float | None) -> Message | None:
+        limit = None if timeout is None else timeout + self._waiting.worker.patience(timeout)
+        return await self._waiting.run(self._waiting.core.receivers.fetching_one(self, timeout), limit)
 
     async def _let_others_run(self) -> None:
         """Called before a message is taken, so a task that is cancelled here loses no message."""

@@ -73,6 +73,8 @@ class Sending(Window):
         deadline = None if timeout is None else loop.time() + timeout
         self.raise_failure()
         if self.full() or self._paused or self._room.occupied:
+            if not self._capacity:
+                raise self.no_room()
             await self._wait_for_room(deadline)
         else:
             self._let_the_loop_run(loop)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass
 from enum import Enum, EnumMeta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 
 class _WithReason(EnumMeta):
@@ -24,6 +24,10 @@ class Disposition(Enum, metaclass=_WithReason):
     ACCEPT = "accept"
     REJECT = "reject"  # dead-lettered or dropped by the broker
     RELEASE = "release"  # back to the queue
+
+    if TYPE_CHECKING:  # type checkers do not read the metaclass
+
+        def __init__(self, value: Any, code: int | None = None, text: str | None = None) -> None: ...
 
 
 ACCEPTED, REJECTED, RELEASED = Disposition.ACCEPT, Disposition.REJECT, Disposition.RELEASE

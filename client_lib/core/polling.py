@@ -28,8 +28,11 @@ class Poller:
 
     def start(self) -> Future[None]:
         """Sends the first request; its messages are in the buffer when the future is done."""
-        self._ask(self._subscription.capacity)
+        self._ask(self._room())
         return self._first
+
+    def _room(self) -> int:
+        return max(1, self._subscription.capacity) - self._subscription.available()
 
     def _ask(self, limit: int) -> None:
         start_request(self._worker.requests, METHOD, self._browser.request(limit)).add_done_callback(self._answered)
@@ -57,7 +60,7 @@ class Poller:
         with self._worker.monitor:
             if self._subscription.error is not None:
                 return
-            room = self._subscription.capacity - self._subscription.available()
+            room = self._room()
         if room <= 0:
             self._worker.requests.later(self._browser.pause, self._again)
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -25,6 +26,8 @@ from client_lib.steps import Steps
 S = TypeVar("S", bound=Subscription)
 PAUSES = (0.01, 0.03, 0.1, 0.3)
 """Seconds to wait for a message that is ready in the queue and has not come."""
+GET_PAUSES = (0.005, 0.05)
+"""Seconds between two requests of a receiver that fetches one by one, from an empty queue: the first, the longest."""
 Build = Callable[[Any, Any, bytes], Message]
 
 
@@ -104,6 +107,11 @@ class Receivers:
         return future
 
     def subscribing(self, subscription: S) -> Steps[S]:
+        if not subscription.capacity:
+            with self._worker.monitor:
+                self._worker.deliveries.subscriptions[subscription.consumer_tag] = subscription
+                self._open[subscription] = None
+            return subscription
         try:
             yield self.start(subscription)
         except BaseException:  # also a timeout of the caller
@@ -123,6 +131,7 @@ class Receivers:
         subscription.source, subscription.node = plan.source, node
         try:
             if plan.browse:
+                subscription.browses = True
                 self._open[subscription] = None
                 yield Poller(self._worker, subscription).start()
             else:
@@ -166,6 +175,43 @@ class Receivers:
                 lambda channel, done: worker.subscribing.cancel(channel, subscription, done),
                 f"basic.cancel({subscription.consumer_tag!r})",
             )
+
+    # -- one by one
+
+    def fetching_one(self, subscription: Subscription, timeout: float | None) -> Steps[Message | None]:
+        """The next message of a receiver with a capacity of 0; None after `timeout` seconds."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        pause, asked = GET_PAUSES[0], False
+        while True:
+            with self._worker.monitor:
+                subscription.check()
+                message = subscription.take()
+            if message is not None:
+                subscription.note_fetched(message)
+                return message
+            left = None if deadline is None else deadline - time.monotonic()
+            if asked and left is not None and left <= 0:
+                return None
+            if not (yield self._start_get(subscription)):
+                asked = True
+                yield self._worker.requests.start_pause(pause if left is None else min(pause, max(0.0, left)))
+                pause = min(2 * pause, GET_PAUSES[1])
+
+    def _start_get(self, subscription: Subscription) -> Future[Any]:
+        """basic.get; True if there was a message, which is in the buffer then, unless it was a duplicate."""
+        worker = self._worker
+
+        def run(channel: Any, done: Callable[[Any], None]) -> None:
+            def got(method: Any, properties: Any, body: bytes) -> None:
+                if method is not None:
+                    with worker.monitor:
+                        message = subscription.build(method, properties, body)
+                        worker.deliveries.arrived(subscription, message, method.delivery_tag)
+                done(method is not None)
+
+            channel.basic_get(subscription.queue, got, subscription.no_ack)
+
+        return worker.requests.start_command(run, f"basic.get({subscription.queue!r})")
 
     # -- is there more?
 

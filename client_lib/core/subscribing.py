@@ -61,10 +61,11 @@ class Subscribing:
             done(None)
 
     def renew(self, channel: Any, subscription: Subscription, done: Done) -> None:
-        """Cancels and subscribes again, unless the receiver was closed meanwhile."""
+        """Cancels and subscribes again, unless the receiver was closed meanwhile, or fetches one by one."""
 
         def subscribe(_frame: Any) -> None:
-            if self.knows(subscription):
+            subscription.established = subscription.capacity > 0
+            if self.knows(subscription) and subscription.established:
                 self.start(channel, subscription, done)
             else:
                 done(None)

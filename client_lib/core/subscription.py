@@ -68,7 +68,7 @@ class Subscription:
         arguments: Mapping[str, Any] | None,
         duplicates: DuplicateFilter[Delivery] | None,
     ) -> None:
-        """`capacity` None: no limit."""
+        """`capacity` None: no limit; 0: nothing is fetched ahead, each fetch asks for one message (basic.get)."""
         self.queue, self.consumer_tag = queue, consumer_tag
         self.no_ack, self.exclusive = no_ack, exclusive
         self.arguments = dict(arguments or {})
@@ -83,6 +83,8 @@ class Subscription:
         self.source = queue
         """The address or queue it was opened with."""
         self.node: Node | None = None
+        self.browses = False
+        """What it gets is asked for by `client_lib.core.polling`."""
         self._worker = worker
         self._capacity = None if capacity is None or capacity >= UNLIMITED else capacity
         self._buffer: deque[Message] = deque()
@@ -99,7 +101,7 @@ class Subscription:
     @property
     def capacity(self) -> int:
         """At most so many messages are fetched ahead; 65535 if there is no limit."""
-        return self._capacity or 65535
+        return 65535 if self._capacity is None else self._capacity
 
     @capacity.setter
     def capacity(self, capacity: int) -> None:
@@ -113,6 +115,11 @@ class Subscription:
     def prefetch(self) -> int:
         """The value for basic.qos."""
         return min(self._capacity or 0, 65535)
+
+    @property
+    def one_by_one(self) -> bool:
+        """Nothing is fetched ahead."""
+        return self._capacity == 0 and not self.browses
 
     @property
     def hungry(self) -> bool:
@@ -217,5 +224,5 @@ class Subscription:
 
 
 def check_capacity(capacity: int | None) -> None:
-    if capacity is not None and capacity < 1:
-        raise ValueError(f"capacity must be at least 1, not {capacity} (Session.get prefetches nothing)")
+    if capacity is not None and capacity < 0:
+        raise ValueError(f"capacity must be at least 0, not {capacity}")

@@ -197,7 +197,7 @@ class Window:
     def _set_capacity(self, capacity: int) -> None:
         check_capacity(capacity)
         self._capacity = capacity
-        self._low_water = capacity - max(1, int(capacity * self._threshold))
+        self._low_water = capacity - max(1, int(capacity * self._threshold))  # with capacity 0 there is never room
 
     # -- for the channel worker
 

@@ -177,9 +177,9 @@ def test_delete_is_done_though_a_message_came_back(broker: Broker, witness: Any,
 
 def test_a_receiver_that_cannot_be_made_leaves_nothing_behind(session: Session, name: str) -> None:
     with pytest.raises(ValueError, match="capacity"):
-        session.receiver(f"{name}; {{create: always}}", capacity=0)
+        session.receiver(f"{name}; {{create: always}}", capacity=-1)
     with pytest.raises(ValueError, match="capacity"):
-        session.sender(f"{name}; {{create: always}}", capacity=0)
+        session.sender(f"{name}; {{create: always}}", capacity=-1)
     assert session._waiting.worker.requests.restores == {}
 
 

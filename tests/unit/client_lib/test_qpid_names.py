@@ -168,9 +168,8 @@ def test_a_threshold_that_is_none(broker: ScriptedBroker, wrong: Any) -> None:
 def test_the_errors_and_dispositions() -> None:
     assert isinstance(server_error(541, "INTERNAL_ERROR"), InternalError)
     assert issubclass(VersionError, ConnectError)
-    said: Any = Disposition  # type checkers know enumerations too well
-    assert said(REJECTED, code=42, text="malformed") is REJECTED
-    assert said("release", text="later") is Disposition.RELEASE
+    assert Disposition(REJECTED, code=42, text="malformed") is REJECTED
+    assert Disposition("release", text="later") is Disposition.RELEASE
     for name in ("TargetCapacityExceeded", "InternalError", "VersionError", "UNLIMITED"):
         assert name in client_lib.__all__
 
