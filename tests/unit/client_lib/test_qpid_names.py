@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import re
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -188,3 +190,39 @@ def test_a_broker_of_another_protocol_ends_the_first_connection() -> None:
         with pytest.raises(VersionError, match="answers with"):
             Connection(f"127.0.0.1:{server.getsockname()[1]}", **QUICK).open(PATIENCE)
         thread.join(PATIENCE)
+
+
+PAGE = Path(client_lib.__file__).parents[1] / "docs" / "from-qpid-messaging.md"
+
+
+def table() -> dict[str, str]:
+    """First column → second, of the table of names."""
+    rows = PAGE.read_text().partition("## Name by name")[2].partition("##")[0].splitlines()
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows if row.startswith("| `")]
+    return {row[0]: row[1] for row in cells}
+
+
+def names_in(cell: str) -> Iterator[str]:
+    """`Sender.send`, `sync`: Sender.send, Sender.sync."""
+    holder = ""
+    for name in re.findall(r"`([\w.]+)", cell):
+        holder = name.rpartition(".")[0] or (holder if name[0].islower() else "")
+        yield f"{holder}.{name.rpartition('.')[2]}".strip(".")
+
+
+def is_there(name: str) -> bool:
+    holder, _, attribute = name.rpartition(".")
+    thing: Any = getattr(client_lib, holder) if holder else client_lib
+    return hasattr(thing, attribute)
+
+
+def test_the_table_of_the_page_tells_what_is_there() -> None:
+    rows = table()
+    said = {cell: text for cell, text in rows.items() if not cell.startswith(("`check_error`", "options", "`capacity"))}
+    there = [name for cell, text in said.items() if text.startswith(("there", "differs")) for name in names_in(cell)]
+    gone = [name for cell, text in said.items() if text.startswith("not there") for name in names_in(cell)]
+    assert len(there) > 30
+    assert [name for name in there if not is_there(name)] == []
+    assert [name for name in gone if name != "set_message_received_notify_handler" and is_there(name)] == []
+    for kind in ("Connection", "Session", "Sender", "Receiver"):
+        assert all(is_there(f"{kind}.{name}") for name in names_in("`check_error`, `get_error`"))
