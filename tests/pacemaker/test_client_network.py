@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tests.pacemaker.trial import Trial
 
 pytestmark = [pytest.mark.timeout(LIMIT), pytest.mark.slow]
 TARGET = SUBNET + "2"
+PING = "/usr/bin/ping"
 NOTICED = 20.0
 """Seconds until counts have changed, on a busy machine."""
 
@@ -77,6 +79,27 @@ def clients_network_dies(cluster: Cluster, trial: Trial) -> None:
     assert (cluster.primary(), cluster.broker_pid(primary)) == (after, pid), "the role stays, nothing was restarted"
 
 
+def backup_without_ping(cluster: Cluster, trial: Trial) -> None:
+    """Its node does not count as one that clients can reach, and says why; it runs on."""
+    answer(cluster, "replace")
+    counts(cluster, "1")
+    primary, (blind, other) = cluster.primary(), cluster.backups()
+    pid, node = cluster.broker_pid(blind), cluster.node(blind)
+    node.run("mv", PING, f"{PING}.away", check=True)
+    try:
+        counts(cluster, "0", nodes=1)
+        assert "ping: " in node.read("var/log/pacemaker/pacemaker.log"), "the reason"
+        cluster.wait_for(lambda: cluster.primary() == primary, NOTICED, f"{primary} is still primary")
+        trial.happen("kill -9 of the primary", primary, cluster.killer(primary, signal.SIGKILL))
+        trial.served()
+        cluster.wait_for(lambda: cluster.primary() == other, NOTICED, f"{other}, which reaches the target, is primary")
+        assert cluster.broker_pid(blind) == pid
+    finally:
+        node.run("mv", f"{PING}.away", PING, check=True)
+    counts(cluster, "1")
+    cluster.calm()
+
+
 def test_a_target_that_is_gone_changes_nothing(cluster: Cluster, tmp_path: Path) -> None:
     report = survive(cluster, "target", tmp_path, target_comes_and_goes)
     assert max(outage.worst for effect in report.effects for outage in effect.outages.values()) < 1.0
@@ -84,3 +107,7 @@ def test_a_target_that_is_gone_changes_nothing(cluster: Cluster, tmp_path: Path)
 
 def test_a_primary_that_clients_cannot_reach_is_replaced(cluster: Cluster, tmp_path: Path) -> None:
     survive(cluster, "clients", tmp_path, clients_network_dies)
+
+
+def test_a_node_without_the_program_ping(cluster: Cluster, tmp_path: Path) -> None:
+    survive(cluster, "ping", tmp_path, backup_without_ping)
