@@ -114,6 +114,8 @@ class _BandScene:
             if peer not in self.own:
                 states |= {"start": "joining", "promoted": "promoted"}
             return peer, states.get(kind)
+        if kind in ("start", "stopped") and attr(event, "daemon") == "pacemakerd" and node not in self.own:
+            return node, "up" if kind == "start" else "down"
         if kind == "fence_op_done":
             return peer, "down" if event.get("result") == "OK" else None
         return self._by_agent(event) if kind in ("op_result", "op_unexpected") else (None, None)

@@ -48,17 +48,25 @@ def time(us: int, low: int, high: int) -> Markup:
 
 
 def figure_list(found: Iterable[Figure]) -> Markup:
-    items = [
-        tag(
-            "div",
-            tag("dt", item.name),
-            tag("dd", _valued(f"{TONES[item.tone]} {item.value}".strip()), class_="value"),
-            tag("dd", item.note, class_="why") if item.note else None,
-            class_=item.tone,
-        )
-        for item in found
-    ]
-    return tag("dl", *items, class_="figures")
+    """Those of which nothing is known are one line below."""
+    listed = list(found)
+    made = tag("dl", *(_figure(item) for item in listed if item.value != "unknown"), class_="figures")
+    notes: dict[str, list[str]] = {}
+    for item in listed:
+        if item.value == "unknown":
+            notes.setdefault(item.note, []).append(item.name.lower())
+    text = "; ".join(f"{', '.join(names)} ({note})" if note else ", ".join(names) for note, names in notes.items())
+    return joined([made, tag("p", f"Not known: {text}.", class_="note") if text else None])
+
+
+def _figure(item: Figure) -> Markup:
+    return tag(
+        "div",
+        tag("dt", item.name),
+        tag("dd", _valued(f"{TONES[item.tone]} {item.value}".strip()), class_="value"),
+        tag("dd", item.note, class_="why") if item.note else None,
+        class_=item.tone,
+    )
 
 
 def _valued(text: str) -> Markup:
@@ -74,6 +82,17 @@ def heading(text: str) -> Markup:
 def elsewhere(gaps: Iterable[Row]) -> list[Row]:
     """Without the files that were no logs, which stand with what was read."""
     return [row for row in gaps if row.get("kind") != "refused"]
+
+
+def unknown(document: Row, most: int) -> list[tuple[str, list[str]]]:
+    """(text, lines) of what cannot be known in an incident, each once."""
+    gaps = document["gaps"]
+    told = {str(row.get("text")) for row in gaps}
+    found: list[tuple[str, list[str]]] = [
+        (text, []) for text in document["incident"]["unknown"] or [] if text not in told
+    ]
+    found += [(gap(row), list(row.get("evidence") or [])) for row in gaps[:most]]
+    return list({text: (text, places) for text, places in found}.values())
 
 
 def gap(row: Row) -> str:

@@ -26,6 +26,7 @@ Row = Mapping[str, Any]
 
 Document = Mapping[str, Any]
 
+FOREVER = 1 << 62
 GOOD, BAD, DOUBT, NEUTRAL = "good", "bad", "doubt", "neutral"
 
 
@@ -90,7 +91,9 @@ def _stood(document: Document) -> Figure:
     count = f"{(union or {}).get('most') or len(document['outages'])} of {document['lane']['clients']} at once"
     if worst["censored"]:
         return Figure("Clients stood", "never back", f"{worst['client_id']}; {count}", BAD)
-    return Figure("Clients stood up to", stood(worst), f"{worst['client_id']}; {count}", NEUTRAL)
+    late = worst["ts_end"] - worst["ts_begin"] > 2 * (document["incident"]["total_us"] or FOREVER)
+    why = "; the service was back before: a client tries again by its own clock" if late else ""
+    return Figure("Clients stood up to", stood(worst), f"{worst['client_id']}; {count}{why}", NEUTRAL)
 
 
 def _fate(document: Document) -> Figure:
@@ -129,6 +132,9 @@ def _redundancy(document: Document) -> Figure:
     if row["known"]:
         text = with_error(row["duration_us"], row["duration_lo_us"], row["duration_hi_us"])
         return Figure("Redundancy back after", text, row["note"] or "from the promotion", NEUTRAL)
-    if not document["incident"]["failover"]:
+    incident = document["incident"]
+    if not incident["failover"] and incident["old_primary"] is None and incident["type"] not in STAYED:
+        return Figure("Redundancy", "unknown", "no log here knows of a primary", DOUBT)
+    if not incident["failover"]:
         return Figure("Redundancy", "no change seen", row["note"], NEUTRAL)
     return Figure("Redundancy", "not seen back", row["note"], DOUBT)

@@ -16,8 +16,18 @@ NO_CLIENTS: Final = "no log of a client was read"
 
 
 def sentences(document: Document) -> list[str]:
-    parts = [what(document), resources(document), when(document), clients(document), noticed(document)]
+    parts = [
+        what(document),
+        fencing(document),
+        resources(document),
+        when(document),
+        clients(document),
+        noticed(document),
+    ]
     parts += [fate(document), dual(document), redundancy(document)]
+    if document["messages"] is None and clients(document).endswith(f"{NO_CLIENTS}."):
+        parts = [part for part in parts if part not in (clients(document), fate(document))]
+        parts.append(f"How long clients stood still, and what became of messages, is unknown: {NO_CLIENTS}.")
     bad = {fate(document)} if _is_bad((document["messages"] or {}).get("total")) else set()
     bad |= {dual(document)} if document["incident"]["dual"] == "certain" else set()
     ranked = [part for part in parts[1:] if part in bad] + [part for part in parts[1:] if part not in bad]
@@ -119,8 +129,10 @@ def phase(document: Document, name: str) -> dict[str, Any]:
 
 
 def told(document: Document) -> tuple[list[Row], str]:
-    """(phases of which anything is known, the others in one line)"""
-    known = [row for row in document["phases"] if row["begin"] is not None or row["end"] is not None]
+    """(phases that are known or had begun, the others in one line); without a fail-over there are none."""
+    if not document["incident"]["failover"] and document["incident"]["old_primary"] is None:
+        return [], ""
+    known = [row for row in document["phases"] if row["known"] or row["censored"] or row["phase"] == "fault"]
     by_note: dict[str, list[str]] = {}
     for row in document["phases"]:
         if row not in known:
@@ -149,6 +161,15 @@ def advice(budget: Sequence[Row]) -> str:
     if setting is None or not setting / 2 <= first["duration_us"] <= setting * 3 / 2:
         return f"{text}."
     return f"{text}: {first['setting']} is {duration(setting)}; half of that would save about {duration(setting // 2)}."
+
+
+def fencing(document: Document) -> str:
+    """Of an incident that is one."""
+    row = phase(document, "fencing")
+    if document["incident"]["type"] != "fencing" or not row["known"]:
+        return ""
+    length = with_error(row["duration_us"], row["duration_lo_us"], row["duration_hi_us"])
+    return f"It took {length}: asked for at {clock(row['begin'])}, done at {clock(row['end'])}."
 
 
 def resources(document: Document) -> str:

@@ -184,15 +184,16 @@ def _marks(canvas: Canvas, marks: Iterable[_Placed], y: float) -> None:
 
 def cluster(canvas: Canvas, document: Row) -> None:
     rows = {row: scene.of_cluster(document, row) for row in scene.ROWS}
-    if not any(rows.values()):
-        return
     for row, name in scene.ROWS.items():
+        bars, marks = _merged(canvas, scene.cluster_bars(document, row)), _here(canvas, rows[row])
+        if not bars and not marks:
+            continue
         canvas.name(name, 18)
         y = canvas.y + 9
-        for x, end, label in _merged(canvas, scene.cluster_bars(document, row)):
+        for x, end, label in bars:
             parts = [titled(label), canvas.rect(x, y - 3, end - x, 6, class_="d-phase d-clear")]
             canvas.parts.append(shape("g", joined(parts)))
-        _marks(canvas, apart(canvas, scene.marks(_here(canvas, rows[row]))), y)
+        _marks(canvas, apart(canvas, scene.marks(marks)), y)
         canvas.y += 22
     canvas.y += 4
 
@@ -216,13 +217,13 @@ def clients(canvas: Canvas, document: Row) -> None:
     lane, height = document["lane"], 44.0
     steps = lane["steps"]
     most = max((down for _, down in steps), default=0)
+    if not steps and document["outage_union"] is None:
+        return
     note = f"down, of {lane['clients']}" if lane["clients"] else ""
     canvas.name("Clients", height if steps else 20, note if steps else "")
     top = canvas.y
     if not steps:
-        union = document["outage_union"]
-        text = "none stood still" if union is not None else "no log of a client was read"
-        canvas.text(canvas.axis.left, top + 14, text, "d-muted")
+        canvas.text(canvas.axis.left, top + 14, "none stood still", "d-muted")
         canvas.y += 26
         return
     base = top + height

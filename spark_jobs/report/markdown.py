@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from spark_jobs.report import headline, losses, scene, words
-from spark_jobs.report.elements import elsewhere, gap
+from spark_jobs.report.elements import elsewhere, gap, unknown
 from spark_jobs.report.evidence import Lines, bounds
 from spark_jobs.report.units import clock, date, duration, moment, number, offset, percent, plural, with_error
 
@@ -295,5 +295,5 @@ def _outages(document: Row) -> str:
 
 
 def _unknown(document: Row) -> str:
-    texts = [*(document["incident"]["unknown"] or []), *(gap(row) for row in document["gaps"][:GAPS_SHOWN])]
+    texts = [text for text, _ in unknown(document, GAPS_SHOWN)]
     return f"### What cannot be known\n\n{bullets(texts)}" if texts else ""

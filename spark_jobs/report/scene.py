@@ -64,6 +64,8 @@ def panels(document: Row) -> list[Panel]:
     """The fail-over; and all of the incident, if that is much longer."""
     low, high = whole(document)
     begin, end = _focus(document, low, high)
+    if not document["incident"]["failover"]:
+        return [_padded("", min(begin, document["incident"]["begin"]), high)]
     if high - low <= _MUCH_LONGER * (end - begin):
         return [_padded("", low, high)]
     return [_padded("The fail-over", begin, end), _padded("All of it", low, high)]
@@ -105,7 +107,8 @@ def _padded(title: str, begin: int, end: int) -> Panel:
 
 def bars(document: Row) -> list[Bar]:
     """The phases that are known, by their begin."""
-    found = [_bar(row) for row in document["phases"] if row["known"]]
+    moved = document["incident"].get("failover", True)
+    found = [_bar(row) for row in document["phases"] if row["known"] and (moved or row["duration_us"])]
     return sorted(found, key=lambda bar: (bar.begin.at, bar.end.at))
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from spark_jobs.report import claims, figures, headline, losses, scene, svg, words
 from spark_jobs.report.canvas import MEDIUM, NARROW, WIDE
-from spark_jobs.report.elements import figure_list, gap, heading, table, time, tone
+from spark_jobs.report.elements import figure_list, heading, table, time, tone, unknown
 from spark_jobs.report.evidence import LINES_SHOWN, Lines, entry
 from spark_jobs.report.markup import Markup, joined, shape, tag
 from spark_jobs.report.units import date, duration, moment, percent, with_error
@@ -94,10 +94,9 @@ def _moments(document: Row, found: Sequence[scene.Moment]) -> Markup:
     for item in found:
         badge = tag("span", item.number, class_="badge", id=f"i{document['number']}-m{item.number}")
         apart = "" if origin is None else "0" if item.at.at == origin else _signed(item.at.at - origin)
-        what = [tag("strong", item.text), tag("div", ", ".join(item.phases), class_="note")]
+        what: list[Markup | None] = [tag("strong", item.text), tag("div", ", ".join(item.phases), class_="note")]
         if item.event is not None:
-            line = Lines(document, {}).line(item.at.place)
-            what.append(tag("div", line))
+            what.append(Lines(document, {}).places([item.at.place]))
         rows.append((badge, time(item.at.at, item.at.low, item.at.high), apart, joined(what)))
     when = "" if not found else f" on {date(found[0].at.at)}, UTC"
     caption = f"Bounds of the phases{when}; since: from the first sign of death"
@@ -145,7 +144,7 @@ def _side(document: Row, row: Row, side: str, numbers: Mapping[Any, int]) -> Mar
 
 
 def _budget(document: Row) -> Markup | None:
-    if not document["budget"]:
+    if not document["budget"] or not headline.told(document)[0]:
         return None
     rows = []
     for row in document["budget"]:
@@ -167,9 +166,7 @@ def _messages(document: Row) -> Markup:
 
 
 def _unknown(document: Row, lines: Lines) -> Markup | None:
-    said = document["incident"]["unknown"] or []
-    rows = [tag("li", text) for text in said]
-    rows += [tag("li", gap(row), lines.places(row.get("evidence") or [])) for row in document["gaps"][:50]]
+    rows = [tag("li", text, lines.places(places)) for text, places in unknown(document, 50)]
     if not rows:
         return None
     return joined([heading("What cannot be known"), tag("ul", *rows, class_="words")])

@@ -47,6 +47,7 @@ STATES: Final = {
     "joining": "joining",
     "standalone": "alone",
     "unpromoted": "backup",
+    "up": "up, cluster software runs",
     "hung": "hangs",
     "down": "down",
     "unknown": "unknown",

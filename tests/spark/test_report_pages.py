@@ -95,7 +95,8 @@ def test_each_story_gives_sound_pages(story, tmp_path):
     for one in found:
         for text in one["words"]:
             assert text in page.text
-        for row in one["phases"]:
+        shown = one["phases"] if one["incident"]["failover"] or one["incident"]["old_primary"] else ()
+        for row in shown:
             assert not row["note"] or row["note"] in page.text
         ET.fromstring(ticket.ticket(one))
     text = markdown.page(overview, found)
