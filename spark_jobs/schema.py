@@ -100,7 +100,7 @@ CLUSTER_KINDS = frozenset(
     | {"sched_pause", "peer_state", "quorum", "fsa", "op_unexpected", "sched_failed_op", "will_fence", "plan", "graph"}
     | {"calculated", "initiate", "op_request", "op_result", "op_confirmed", "fence_request", "fence_op_done", "abort"}
     | {"fence_notify", "self_fenced", "attr", "daemon_exit", "start", "stopped", "lines_dropped", "node", "resource"}
-    | {"fence_delay", "stop_request"}
+    | {"fence_delay", "fence_device", "stop_request"}
 )
 READER_KINDS = frozenset({"torn"})
 """What parsers say themselves: a last line without its end."""

@@ -68,6 +68,7 @@ RULES = {
     "fence_request": CollapseRule(("peer",)),
     "fence_op_done": CollapseRule(("peer", "fence", "result"), EVENT),
     "fence_notify": CollapseRule(("peer", "fence", "result"), EVENT),
+    "fence_device": CollapseRule(("device",)),
     "fence_delay": CollapseRule(("peer", "device")),
     "self_fenced": CollapseRule(("by",)),
     "stop_request": CollapseRule(("daemon",)),

@@ -387,8 +387,8 @@ def _duals(rows: Sequence[Row]) -> tuple[str, int]:
     verdicts = [row["dual"] or ("excluded" if row["type"] in words.STAYED else "") for row in rows]
     counts = [(word, verdicts.count(name)) for name, word in _BOTH.items() if name in verdicts]
     first, *others = [f"{word} for {count}" for word, count in counts]
-    of_all = f" of {len(rows)}" if len(rows) > 1 else ""
-    text = ", ".join([f"{first}{of_all}", *others]) if len(rows) > 1 else counts[0][0]
+    of_all = f" of {len(rows)}"
+    text = ", ".join([f"{first}{of_all}", *others]) if others else counts[0][0]
     return f"Two primaries at once: {text}.", 0 if "certain" in verdicts else 1
 
 

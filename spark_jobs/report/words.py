@@ -186,6 +186,7 @@ _SENTENCES: Final[dict[str, Callable[[Row], str]]] = {
     "promote_request": _promote_request,
     "fence_request": lambda e: f"fencing of {_peer(e)} was asked for",
     "fence_delay": lambda e: f"{attr(e, 'device')} waits {attr(e, 'delay')} before it fences {_peer(e)}",
+    "fence_device": lambda e: f"{_node(e)} may fence by {attr(e, 'device')}",
     "stop_request": lambda e: f"{_node(e)}: {attr(e, 'daemon')} is asked to stop",
     "fence_notify": lambda e: f"{_node(e)} was told of the fencing of {_peer(e)}",
     "will_fence": lambda e: f"{_peer(e)} will be fenced{_because(e)}",

@@ -2,7 +2,7 @@
 
 A resource is up on a node by a start or a monitor that found it; it ends there by a stop, by a monitor that does not
 find it, or with its node's fencing.  While another instance of it is up, nothing is interrupted.  Those that can be
-promoted are not here: see `primaries`.
+promoted are not here (see `primaries`), nor are the devices that fence.
 
     what          moved (up again on another node), restarted (on the same), stopped (no line shows it up again)
     down_lo, _hi  us without it, at the least and at the most; None if the lines do not say it
@@ -97,7 +97,7 @@ class _Watch:
             for name in sorted(name for name, nodes in self._up.items() if event["peer"] in nodes):
                 self._end(name, event["peer"], event)
         name = attr(event, "resource").partition(":")[0]
-        if not name or name in self._facts.resources:
+        if not name or name in self._facts.resources or name in self._facts.devices:
             return
         if event["kind"] == "plan":
             self._planned(name, event)

@@ -251,6 +251,12 @@ class Facts:
         return frozenset(attr(event, "resource").partition(":")[0] for event in named)
 
     @cached_property
+    def devices(self) -> frozenset[str]:
+        """Of Pacemaker: resources that fence, and serve nobody else."""
+        named = (*self.kinds.get("fence_device", ()), *self.kinds.get("fence_delay", ()))
+        return frozenset(attr(event, "device") for event in named)
+
+    @cached_property
     def has_primary(self) -> bool:
         """False if no log here knows of a primary: the cluster may run other resources only."""
         return bool(self.own or self.promotions or self.resources)

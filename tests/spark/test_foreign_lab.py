@@ -73,3 +73,12 @@ def test_an_administrators_fencing_of_the_primary_is_the_cause() -> None:
     first = next(row for row in tables(files)["incidents"] if row["old_primary"] == "node2")
     assert (first["type"], first["new_primary"]) == ("fencing", "node1")
     assert first["why"].startswith("node node2 was fenced, asked for by stonith_admin (an administrator's command)")
+
+
+def test_the_address_moves_with_the_primary_and_the_fencing_device_is_no_service() -> None:
+    rows = found(FILES)
+    numbers = {row["incident"]: number for number, row in enumerate(rows["incidents"], 1)}
+    assert {row["resource"] for row in rows["resources"]} == {"vip"}
+    moved = {numbers[row["incident"]]: (row["what"], row["old_node"], row["new_node"]) for row in rows["resources"]}
+    assert moved[1] == ("moved", "node2", "node1") and moved[9] == ("moved", "node2", "node1")
+    assert 6 not in moved and 8 not in moved

@@ -31,6 +31,7 @@ COUNTS = {
     "op_result": 215,
     "op_confirmed": 152,
     "fence_request": 4,
+    "fence_device": 8,
     "fence_op_done": 8,
     "fence_notify": 8,
     "attr": 164,

@@ -280,6 +280,7 @@ _FENCED = (
         " wants to fence ",
         r"Client (?P<client>(?!pacemaker-controld|crmd)\S+) wants to fence \((?P<fence>\w+)\) '?(?P<peer>[^\s']+)'?",
     ),
+    rule("fence_device", "Added '", r"Added '(?P<device>[^']+)' to (?:the )?device list"),
     rule(
         "fence_delay",
         "Delaying ",
