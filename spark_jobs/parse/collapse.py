@@ -1,7 +1,7 @@
 """The same fact in several logs becomes one row (pure).
 
 Up to four daemons of a node tell that a peer is lost; each node tells that a fencing is done; syslog has a copy of
-pacemaker.log without what stands behind ` | `.  `per_node` leaves one row a node, `facts` one fact for the cluster.
+pacemaker.log without what stands behind ` | `.  `per_node` leaves one row a node.
 No evidence is lost: `evidence` gives every (file, line) of a row.
 
 Two rows of a node are one fact if their kind and key agree, their times are near (tolerance plus the coarser
@@ -12,7 +12,7 @@ A daemon tells a fact once, so its second line begins a second fact; only Kronos
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from spark_jobs.parse.survey import Age, age, stem
@@ -29,7 +29,6 @@ COARSEST = 1_000_000
 IDS = ("call", "trans", "action", "event", "ring", "ref", "pe", "rc", "op", "child_pid", "target_rc")
 _CLOCKS = ("ts_mono", "boot_id")
 _RANKS = {"pacemaker": 0, "corosync": 0, "text": 1, "syslog": 1, "crm_mon": 2}
-Clock = Callable[[Event], int | None]
 
 
 @dataclass(frozen=True)
@@ -88,18 +87,6 @@ class _Group:
     writers: set[tuple[str, str]] = field(default_factory=set)
 
 
-@dataclass(frozen=True)
-class CollapsedFact:
-    """One fact of the cluster: what several nodes tell, in the order of their (given) times."""
-
-    kind: str
-    key: tuple[str, ...]
-    rows: tuple[Event, ...]
-
-    def evidence(self) -> list[tuple[str, int]]:
-        return [place for row in self.rows for place in evidence(row)]
-
-
 def evidence(row: Event) -> list[tuple[str, int]]:
     """Every (file, line) that says it; the row's own first."""
     places = [(row["file"], row["line_no"])] if "file" in row else []
@@ -126,36 +113,6 @@ def per_node(events: Iterable[Event]) -> list[Event]:
             groups.append(group)
     kept += [_merged(group.rows) for group in groups]
     return sorted(kept, key=_place)
-
-
-def facts(events: Iterable[Event], at: Clock = lambda event: event.get("ts_wall")) -> list[CollapsedFact]:
-    """What several nodes tell about one fencing (by its event id, else by peer and time) or one ring.
-
-    `events`: rows of `per_node`; `at`: a row's time in us on one clock, if there is a better one than its node's.
-    """
-    found: dict[tuple[str, ...], list[Event]] = {}
-    for event in sorted(events, key=lambda event: (at(event) or 0, _place(event))):
-        attrs = event.get("attrs") or {}
-        if event["kind"] == "membership" and "ring" in attrs:
-            found.setdefault((event["kind"], attrs["ring"]), []).append(event)
-        elif event["kind"] in ("fence_op_done", "fence_notify"):
-            found.setdefault(_fencing(event, at, found), []).append(event)
-    return [CollapsedFact(key[0], key[1:], tuple(rows)) for key, rows in found.items()]
-
-
-def _fencing(event: Event, at: Clock, found: dict[tuple[str, ...], list[Event]]) -> tuple[str, ...]:
-    """The key of the fencing that a row tells of: rows without an event id join the nearest in time."""
-    id_ = (event.get("attrs") or {}).get("event", "")
-    moment = at(event) or 0
-    head = (event["kind"], event.get("peer") or "")
-    for key, rows in found.items():
-        near = key[:2] == head and abs(moment - (at(rows[0]) or 0)) <= EVENT + _resolution(event, rows[0])
-        if key[:2] == head and (key[2] == id_ if key[2] and id_ else near):
-            if id_ and not key[2]:
-                found[*head, id_] = found.pop(key)
-                return (*head, id_)
-            return key
-    return (*head, id_)
 
 
 def _join(groups: list[_Group], event: Event, rule: CollapseRule) -> _Group | None:

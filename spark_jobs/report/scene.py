@@ -150,6 +150,7 @@ def _text(event: Row | None, what: str) -> str:
 
 
 _SAID: Final = {
+    "answer to ": "client {} was answered, for the last time before it stood still",
     "client ": "client {} goes on",
     "token ": "the token was still there ({} before it was missed)",
     "monitor every ": "the monitor before was good (one every {})",

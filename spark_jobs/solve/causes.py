@@ -30,6 +30,7 @@ from spark_jobs.solve.signs import MANAGER, OWN, Facts, Promotion, attr, certain
 NEEDS_PRIMARY: Final = frozenset(
     {"planned", "fencing", "partition", "controller", "hang", "crash", "kill", "power-loss", "unknown"}
 )
+_PRIMARY: Final = re.compile(r"the primary (\S+) (?:died|hangs|is down)")
 _CLOSED: Final = re.compile(r"reset|closed|refused|EOF|end of file|broken pipe", re.I)
 
 
@@ -93,6 +94,9 @@ def _named(rows: Sequence[Event], promotions: Sequence[Promotion]) -> str | None
     for event in rows:
         if event["kind"] == "primary_lost" and event.get("peer"):
             return str(event["peer"])
+        said = _PRIMARY.match(event.get("reason") or "") if event.get("source") == MANAGER else None
+        if said and said[1] not in new:
+            return said[1]
         if event["kind"] == "plan" and _gives_up(event) and subject(event) not in new:
             return subject(event)
         if event["kind"] in ("will_fence", "fence_op_done") and event.get("peer") and promotions:

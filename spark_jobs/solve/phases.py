@@ -25,6 +25,8 @@ from spark_jobs.solve.bounds import Bound, Phase
 from spark_jobs.solve.incidents import Incident
 from spark_jobs.solve.signs import OWN, SECOND, Facts, Promotion, attr, certainly_before, is_done, place, subject
 
+ANSWER: Final = 10_000
+"""us from when a broker sends an answer until its client has it, in a network that is well."""
 UNPROMOTED: Final = "no log here shows a promotion"
 """A log that is not here may."""
 NAMES: Final = (
@@ -145,11 +147,19 @@ class _Scene:
             found.append(
                 Bound(death.est - token, death.lo - token, death.hi - token, None, f"token {token // 1000} ms")
             )
+        found += self._answers(death)
         every = interval(death.line)
         if every:
             said = f"monitor every {every // 1000} ms"
             found.append(Bound(death.est - every, death.lo - every, death.hi - every, None, said))
         return max(found, key=lambda bound: bound.est, default=None)
+
+    def _answers(self, death: Bound) -> list[Bound]:
+        """Clients that were answered before they stood still: the primary lived, and had answered just before."""
+        first = self.incident.promotions[0].done["ts_lo"] if self.incident.promotions else None
+        until = death.est if first is None else min(death.est, first)
+        answers = ((o["alive"], o.get("client")) for o in self.incident.outages if o.get("alive") is not None)
+        return [Bound(at, at - ANSWER, at, None, f"answer to {name}") for at, name in answers if at <= until]
 
     # ---- detection, decision, fencing, promotion ---------------------------------------------------------------------
 

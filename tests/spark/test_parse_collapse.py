@@ -78,27 +78,24 @@ def test_far_apart_is_not_the_same():
     assert (len(near), len(far)) == (1, 2)
 
 
-def test_nodes_keep_their_rows_and_share_a_fact():
+def test_nodes_keep_their_rows():
     found = rows(a=FENCED.format(55, 157, "n1", "d43e5649"), b=FENCED.format(55, 161, "n3", "d43e5649"))
     assert [row["node"] for row in found] == ["n1", "n3"]
-    (fact,) = collapse.facts(found)
-    assert (fact.kind, fact.key) == ("fence_op_done", ("n2", "d43e5649"))
-    assert fact.evidence() == [("a", 1), ("b", 1)]
-    (turned,) = collapse.facts(found, at=lambda row: -row["ts_wall"])
-    assert [row["node"] for row in turned.rows] == ["n3", "n1"], "by a better clock"
 
 
-def test_fencing_without_its_id_joins_the_nearest():
-    file, later = FENCED.format(55, 157, "n1", "d43e5649"), FENCED.format(58, 157, "n1", "00c0ffee")
-    syslog = f"Nov 21 01:55:06 n3 pacemaker-fenced[9]:  notice: {DONE}"
-    facts = collapse.facts(rows(a=file + "\n" + later, b=syslog))
-    assert [(fact.key, len(fact.rows)) for fact in facts] == [(("n2", "d43e5649"), 2), (("n2", "00c0ffee"), 1)]
+def test_the_finer_clock_of_two_logs_is_kept():
+    """Pacemaker's file is to the second, and has what the system log cuts off."""
+    file = "Nov 21 01:55:06 n1 pacemaker-controld [7] (f) \tnotice: Node n2 state is now lost | nodeid=2"
+    syslog = "2026-11-21T01:55:06.333123+00:00 n1 pacemaker-controld[7]:  notice: Node n2 state is now lost"
+    (row,) = rows(a=file, b=syslog)
+    assert (row["file"], row["ts_res"], row["ts_wall"] % 1_000_000) == ("a", 1, 333_123)
+    assert row["attrs"]["nodeid"] == "2"
 
 
 def test_two_fencings_of_one_node_are_two():
     """A second operator fences again while the first fencing is not over."""
     found = rows(a=FENCED.format(55, 157, "n1", "d43e5649") + "\n" + FENCED.format(55, 957, "n1", "00c0ffee"))
-    assert [fact.key[1] for fact in collapse.facts(found)] == ["d43e5649", "00c0ffee"]
+    assert [row["attrs"]["event"] for row in found] == ["d43e5649", "00c0ffee"]
 
 
 def test_rows_without_time_stay():
@@ -125,12 +122,9 @@ def test_lab():
 
 def test_lab_has_four_fencings_and_each_loss_once():
     kept = collapse.per_node(lab_events())
-    facts = collapse.facts(kept)
-    fencings = [fact for fact in facts if fact.kind == "fence_op_done"]
-    assert [fact.key[0] for fact in fencings] == ["node2", "node1", "node1", "node2"]
-    assert all(len(fact.rows) == 2 for fact in fencings), "both survivors"
-    rings = [fact for fact in facts if fact.kind == "membership"]
-    assert len({fact.key for fact in rings}) == len(rings)
+    fencings = Counter((row["peer"], row["attrs"]["event"]) for row in kept if row["kind"] == "fence_op_done")
+    assert sorted(peer for peer, _ in fencings) == ["node1", "node1", "node2", "node2"]
+    assert set(fencings.values()) == {2}, "both survivors"
     losses = Counter(
         (row["node"], row["peer"], row["ts_wall"] // 5_000_000)
         for row in kept
