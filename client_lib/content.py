@@ -281,7 +281,7 @@ def read_property(name: str, data: bytes, at: int) -> tuple[Any, int]:
         if name == "headers":
             return _read_table(data, at, 0)
         if name in ("delivery_mode", "priority"):
-            return _octets(data, at, 1)[0], at + 1
+            return data[at] if at < len(data) else _octets(data, at, 1)[0], at + 1
         if name == "timestamp":
             return struct.unpack_from(">Q", data, at)[0], at + 8
         length = _octets(data, at, 1)[0]

@@ -39,17 +39,23 @@ class Properties:
 def decode_properties(data: bytes, found: Any = None) -> Any:
     """Reads flags and values, as `Message.encode` writes them, into `found` or a new object.  Raises ValueError."""
     found = Properties() if found is None else found
-    (flags,), at = HEAD.unpack_from(data), HEAD.size
-    for name in _flagged(flags):
-        value, at = contents.read_property(name, data, at)
+    (flags,), at, size = HEAD.unpack_from(data), HEAD.size, len(data)
+    for name, is_text in _flagged(flags):
+        # texts here, which are most: a call for each is half of the time of a delivery's properties
+        if is_text and at < size and (end := at + 1 + data[at]) <= size:
+            value: Any = data[at + 1 : end].decode("utf-8", "backslashreplace")
+            at = end
+        else:
+            value, at = contents.read_property(name, data, at)
         setattr(found, name, value)
     return found
 
 
 @functools.lru_cache(256)
-def _flagged(flags: int) -> list[str]:
-    """The properties that are there, in their order."""
-    return [name for index, name in enumerate(Properties.__slots__) if flags & 0x8000 >> index]
+def _flagged(flags: int) -> list[tuple[str, bool]]:
+    """The properties that are there, in their order, and whether they are short strings."""
+    there = [name for index, name in enumerate(Properties.__slots__) if flags & 0x8000 >> index]
+    return [(name, name not in ("headers", "delivery_mode", "priority", "timestamp")) for name in there]
 
 
 def read_properties(payload: bytes, found: P) -> P:

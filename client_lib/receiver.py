@@ -36,13 +36,13 @@ class Receiving(Subscription):
     def poll(self, timeout: float | None = None) -> Message | None:
         """As `fetch`, but does not ask the broker at the end: None if nothing has arrived here in time.  With a
         `capacity` of 0 each message is asked for, and `fetch` and `poll` differ in nothing else."""
-        if self.one_by_one:
-            return self._one_by_one(timeout)
         self._waiting.refuse_io_thread("fetch")
         with self._waiting.lock:
             message = self.take()
-            if message is None:
+            if message is None and not self.one_by_one:
                 message = self._wait(timeout)
+        if message is None and self.one_by_one:
+            return self._one_by_one(timeout)
         if message is not None and self._worker.events.enabled:
             self.note_fetched(message)
         return message

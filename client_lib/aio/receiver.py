@@ -53,8 +53,6 @@ class Receiving(Subscription):
     async def poll(self, timeout: float | None = None) -> Message | None:
         """As `fetch`, but does not ask the broker at the end: None if nothing has arrived here in time.  With a
         `capacity` of 0 each message is asked for, and `fetch` and `poll` differ in nothing else."""
-        if self.one_by_one:
-            return await self._one_by_one(timeout)
         loop = self._waiting.own_loop()
         deadline = None if timeout is None else loop.time() + timeout
         await self._let_others_run()
@@ -63,6 +61,8 @@ class Receiving(Subscription):
             message = self.take()
             if message is not None:
                 break
+            if self.one_by_one:
+                return await self._one_by_one(timeout)
             self.check()
             if again and not woken:
                 return None
