@@ -109,6 +109,8 @@ def test_a_quorum_device_decides_instead_of_who_shoots_first():
     assert "corosync-qdevice-net-certutil -Q -n test 192.0.2.20 node1 node2" in files["README.md"]
     assert "pacemaker-cli-utils fence-agents corosync-qdevice`" in files["README.md"]
     assert "pcs quorum device add" in files["cluster.pcs.sh"]
+    values = {pair.get("name"): pair.get("value") for pair in ElementTree.fromstring(files["cib.xml"]).iter("nvpair")}
+    assert values["transition-delay"] == "300ms", "with 50ms the controller sleeps twice: updates wait for the vote"
     other = render(fenced(2, "manager"), "pacemaker")
     assert "qdevice" not in "".join(other.values()).lower() and "priority-fencing-delay" in other["cib.xml"]
 
