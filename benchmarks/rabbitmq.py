@@ -50,8 +50,9 @@ class RabbitCluster:
         self.plugins = plugins
         self.queue_arguments = "x-queue-type=quorum" if size > 1 else ""
         self.base = Path(tempfile.mkdtemp(prefix="bench-rabbitmq-"))
-        ports = free_ports(2 * size + 1)
-        self.epmd_port, self.ports, self.distribution_ports = ports[0], ports[1 : size + 1], ports[size + 1 :]
+        ports = free_ports(2 * size + 2)
+        self.epmd_port, self.management_port, *ports = ports
+        self.ports, self.distribution_ports = ports[:size], ports[size:]
         self.epmd: subprocess.Popen[bytes] | None = None
         self.scripts: dict[int, subprocess.Popen[bytes]] = {}
         self.serving = 0
@@ -153,6 +154,8 @@ class RabbitCluster:
             "log.file.level = warning",
             "cluster_partition_handling = pause_minority",
         ]
+        if "rabbitmq_management" in self.plugins and not number:
+            lines += ["management.tcp.ip = 127.0.0.1", f"management.tcp.port = {self.management_port}"]
         if self.size > 1:
             lines.append("cluster_formation.peer_discovery_backend = classic_config")
             lines += [f"cluster_formation.classic_config.nodes.{i + 1} = rabbit{i}@localhost" for i in range(self.size)]

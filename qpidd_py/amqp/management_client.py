@@ -68,12 +68,13 @@ class Ready(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """`number` is what `request` returned; `result` counts when `ok`, else `error`."""
+    """`number` is what `request` returned; `result` counts when `ok`, else `error`.  `forbidden`: not by this user."""
 
     number: int
     ok: bool
     result: Any
     error: str
+    forbidden: bool = False
 
 
 ManagementEvent = Ready | Answer | Closed | VersionRefused | PeerSilent | CloseAnswered
@@ -223,7 +224,8 @@ class ManagementClient:
             parts = self._parts.pop(number, None)
             if answer["ok"]:
                 return Answer(number, True, parts + answer["result"] if parts else answer.get("result"), "")
-            return Answer(number, False, None, str(answer.get("error", "no reason given")))
+            text = str(answer.get("error", "no reason given"))
+            return Answer(number, False, None, text, answer.get("forbidden") is True)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             self.outstanding.discard(number)
             return Answer(number, False, None, f"unreadable answer: {type(error).__name__}: {error}")

@@ -42,6 +42,10 @@ class RequestRefused(BrokerError):
     """The broker refused the request; the text is the broker's."""
 
 
+class RequestForbidden(RequestRefused):
+    """The user may not ask for this."""
+
+
 class Trust(NamedTuple):
     """Files for TLS: the authorities to trust (empty: those of the system), our certificate and its key, if any."""
 
@@ -234,7 +238,7 @@ class ManagementSocket(ClientSocket):
         while answer.number != number:  # of a request whose time was over
             answer = self._expect(Answer)
         if not answer.ok:
-            raise RequestRefused(answer.error)
+            raise (RequestForbidden if answer.forbidden else RequestRefused)(answer.error)
         return answer.result
 
 

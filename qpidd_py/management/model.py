@@ -38,8 +38,8 @@ from qpidd_py.core.queue import Queue
 from qpidd_py.errors import AmqpError, ReplyCode
 from qpidd_py.management.changes import Changes
 from qpidd_py.management.patience import Reading, in_memory
-from qpidd_py.management.request import Json, Reply, RequestError, text
-from qpidd_py.management.rights import administers, check_request
+from qpidd_py.management.request import Forbidden, Json, Reply, RequestError, text
+from qpidd_py.management.rights import administers, check_request, who
 from qpidd_py.management.shown import (
     PEEK_BODY,
     show_binding,
@@ -102,6 +102,8 @@ class Management:
                 yield from _in_parts(self._lists[method](), reply)
             elif method == "queue.peek":
                 reply({"ok": True, "result": (yield from self._queue_peek(arguments, asker))})
+            elif method == "user.self":
+                reply({"ok": True, "result": who(self.broker, asker)})
             elif method == "session.close":
                 reply({"ok": True, "result": self._session_close(arguments, asker)})
             elif method in self._methods:
@@ -113,7 +115,8 @@ class Management:
             else:
                 raise RequestError(f"unknown method {method[:SHOWN]!r}")
         except RequestError as error:
-            reply({"ok": False, "error": str(error)})
+            forbidden = {"forbidden": True} if isinstance(error, Forbidden) else {}
+            reply({"ok": False, "error": str(error), **forbidden})
         except AmqpError as error:
             reply({"ok": False, "error": error.reply_text})
 

@@ -11,6 +11,10 @@ class RequestError(Exception):
     """The request cannot be answered; the text goes to the client."""
 
 
+class Forbidden(RequestError):
+    """The user may not ask for this: its answer has `"forbidden": true`, too."""
+
+
 def text(arguments: Json, name: str, default: str | None = None) -> str:
     """Raises RequestError unless it is a string."""
     value: Any = arguments.get(name, default)

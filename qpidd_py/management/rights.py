@@ -7,6 +7,7 @@
 | `queue.move` | to read the source, and to write the target |
 | `queue.delete` | to configure the queue |
 | `session.close` | to be its user, or to administer |
+| `user.self` | nothing |
 | `user.*`, `permission.*`, `topic.*` | to administer |
 | other requests `ha.*` | the tag administrator; the HA module asks for more |
 
@@ -19,7 +20,7 @@ from typing import Final
 
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.client_connection import ClientConnection
-from qpidd_py.management.request import Json, RequestError
+from qpidd_py.management.request import Forbidden, Json
 from qpidd_py.security.entries import ADMINISTRATOR, CONFIGURE, MONITORING, READ, WRITE
 
 Asker = ClientConnection | None
@@ -34,10 +35,12 @@ def administers(broker: Broker, asker: Asker) -> bool:
 
 
 def check_request(broker: Broker, asker: Asker, method: str, arguments: Json) -> None:
-    """Raises RequestError.  What is missing or wrong in the arguments is left to the request itself."""
+    """Raises Forbidden.  What is missing or wrong in the arguments is left to the request itself."""
+    if method == "user.self":
+        return
     if method.partition(".")[0] in ("user", "permission", "topic"):
         if not administers(broker, asker):
-            raise RequestError(f"{method}: user {_name(asker)!r} is no administrator")
+            raise Forbidden(f"{method}: user {_name(asker)!r} is no administrator")
         return
     if asker is None or asker.access.everything:
         return
@@ -45,10 +48,20 @@ def check_request(broker: Broker, asker: Asker, method: str, arguments: Json) ->
     for name, permission in needs.items():
         wanted = arguments.get(name)
         if isinstance(wanted, str) and wanted and not asker.access.may(permission, wanted):
-            raise RequestError(f"{method}: {permission} access to {name} {wanted!r} refused for user {_name(asker)!r}")
+            raise Forbidden(f"{method}: {permission} access to {name} {wanted!r} refused for user {_name(asker)!r}")
     tag = MONITORING if method in _SHOWN else ADMINISTRATOR
     if not needs and method != "session.close" and not asker.access.has(tag):
-        raise RequestError(f"{method}: user {_name(asker)!r} has no tag {tag}")
+        raise Forbidden(f"{method}: user {_name(asker)!r} has no tag {tag}")
+
+
+def who(broker: Broker, asker: Asker) -> Json:
+    """The answer to `user.self`."""
+    tags = set(asker.access.tags) if asker is not None else set()
+    if administers(broker, asker):
+        tags.add(ADMINISTRATOR)
+    elif asker is not None and asker.access.everything:
+        tags.discard(ADMINISTRATOR)
+    return {"name": _name(asker), "tags": sorted(tags)}
 
 
 def _name(asker: Asker) -> str:

@@ -1,6 +1,8 @@
 """Requests about the users of the cluster and what they may do; changes are answered when they are safe.
 
+    user.self         {}                                        {name, tags}: who asks
     user.list         {}                                        [{name, tags, password: has one?, cluster: true|false}]
+    user.export       {}                                        [{name, tags, hash}] of those of the cluster
     user.put          {user, hash, tags}                        makes or changes it; what is left out stays as it is
     user.delete       {user}                                    with its permissions; its connections are closed
     permission.list   {}                                        [{user, vhost, configure, write, read}]
@@ -38,6 +40,7 @@ class UserRequests:
         self._settings = broker.vhost.configuration.settings
         self.lists: Mapping[str, Callable[[], Iterator[Json]]] = {
             "user.list": self._users,
+            "user.export": self._hashes,
             "permission.list": self._permissions,
             "topic.list": self._topics,
         }
@@ -58,6 +61,10 @@ class UserRequests:
             value = cluster.get(name)
             tags, password = ([], True) if value is None else (value["tags"], bool(value["hash"]))
             yield {"name": name, "tags": tags, "password": password, "cluster": value is not None}
+
+    def _hashes(self) -> Iterator[Json]:
+        for key, value in sorted(self._settings.of(USER)):
+            yield {"name": key.name, "tags": value["tags"], "hash": value["hash"], "cluster": True}
 
     def _permissions(self) -> Iterator[Json]:
         for key, value in sorted(self._settings.of(PERMISSION)):

@@ -22,6 +22,7 @@ OURS = (
     "qpid-config",
     "qpid-stat",
     "qpidctl",
+    "qpid-http",
     "qpid-metrics",
     "qpid-cluster",
 )

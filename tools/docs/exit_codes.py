@@ -44,6 +44,7 @@ CODES: Final[Mapping[str, str]] = {
     "qpid-metrics": TOOL_CODES,
     "qpidd-journal": JOURNAL_CODES,
     "qpidctl": TOOL_CODES,
+    "qpid-http": TOOL_CODES,
     "qpid-passwd": PASSWD_CODES,
     "qpid-cluster": CLUSTER_CODES,
     "qpid-send": CLIENT_EXIT_CODES,

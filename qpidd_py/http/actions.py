@@ -1,0 +1,207 @@
+"""What the paths of the API do that is more than a list: declare, bind, publish, get, import.                Shell."""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pika
+from pika.adapters.blocking_connection import BlockingChannel
+from pika.exceptions import UnsupportedAMQPFieldException
+
+from qpidd_py.http import definitions, views
+from qpidd_py.http.door import Door, bad_request, not_found
+
+Json = dict[str, Any]
+GET_MAX: Final = 1000
+"""Messages of one `get`."""
+_PROPERTIES: Final = (
+    "content_type",
+    "content_encoding",
+    "headers",
+    "delivery_mode",
+    "priority",
+    "correlation_id",
+    "reply_to",
+    "expiration",
+    "message_id",
+    "timestamp",
+    "type",
+    "user_id",
+    "app_id",
+    "cluster_id",
+)
+
+
+def wanted(body: Mapping[str, Any], name: str, kind: type, default: Any = None) -> Any:
+    """A field of the body; raises Problem for a value of another type, or one that lacks."""
+    found = body.get(name, default)
+    if kind is bool and found in ("true", "false"):  # as rabbitmqadmin sends it
+        return found == "true"
+    if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
+        raise bad_request(f"{name} {found!r:.60}, wanted {kind.__name__}")
+    return found
+
+
+def declare_queue(channel: BlockingChannel, body: Mapping[str, Any], name: str) -> None:
+    channel.queue_declare(
+        name,
+        durable=wanted(body, "durable", bool, True),
+        auto_delete=wanted(body, "auto_delete", bool, False),
+        arguments=wanted(body, "arguments", dict, {}),
+    )
+
+
+def declare_exchange(channel: BlockingChannel, body: Mapping[str, Any], name: str) -> None:
+    channel.exchange_declare(
+        name,
+        wanted(body, "type", str, "direct"),
+        durable=wanted(body, "durable", bool, True),
+        auto_delete=wanted(body, "auto_delete", bool, False),
+        internal=wanted(body, "internal", bool, False),
+        arguments=wanted(body, "arguments", dict, {}),
+    )
+
+
+def bind(channel: BlockingChannel, source: str, kind: str, destination: str, body: Mapping[str, Any]) -> None:
+    key, arguments = wanted(body, "routing_key", str, ""), wanted(body, "arguments", dict, {})
+    if kind == "queue":
+        channel.queue_bind(destination, source, key, arguments)
+    else:
+        channel.exchange_bind(destination, source, key, arguments)
+
+
+def unbind(channel: BlockingChannel, found: Mapping[str, Any]) -> None:
+    ends, arguments = (found["destination"], found["source"], found["routing_key"]), found["arguments"]
+    if found["destination_type"] == "queue":
+        channel.queue_unbind(*ends, arguments)
+    else:
+        channel.exchange_unbind(*ends, arguments)
+
+
+def publish(channel: BlockingChannel, exchange: str, body: Mapping[str, Any]) -> Json:
+    """Confirmed; `routed` is False when no queue wanted it."""
+    key, encoding = wanted(body, "routing_key", str), wanted(body, "payload_encoding", str, "string")
+    payload = decoded(wanted(body, "payload", str), encoding)
+    properties = wanted(body, "properties", dict, {})
+    unknown = sorted(set(properties) - set(_PROPERTIES))
+    if unknown:
+        raise bad_request(f"property {unknown[0]!r:.60}, wanted some of {', '.join(_PROPERTIES)}")
+    channel.confirm_delivery()
+    try:
+        made = pika.BasicProperties(**properties)
+        channel.basic_publish("" if exchange == "amq.default" else exchange, key, payload, made, mandatory=True)
+    except pika.exceptions.UnroutableError:
+        return {"routed": False}
+    except (
+        TypeError,
+        ValueError,
+        AttributeError,
+        AssertionError,
+        struct.error,
+        UnsupportedAMQPFieldException,
+    ) as error:
+        raise bad_request(f"properties: {error}") from None
+    return {"routed": True}
+
+
+def decoded(payload: str, encoding: str) -> bytes:
+    """Raises Problem."""
+    if encoding == "string":
+        return payload.encode()
+    if encoding != "base64":
+        raise bad_request(f"payload_encoding {encoding!r:.60}, wanted string or base64")
+    try:
+        return base64.b64decode(payload, validate=True)
+    except ValueError as error:
+        raise bad_request(f"payload: {error}") from None
+
+
+def get(channel: BlockingChannel, queue: str, body: Mapping[str, Any]) -> list[Json]:
+    """Messages as `ackmode` says: ack or reject, requeue_true or requeue_false."""
+    mode, count = wanted(body, "ackmode", str), _count(body)
+    if mode not in ("ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false"):
+        raise bad_request(f"ackmode {mode!r:.60}, wanted ack_ or reject_, requeue_true or requeue_false")
+    encoding, most = wanted(body, "encoding", str, "auto"), wanted(body, "truncate", int, 1 << 31)
+    found, last = [], 0
+    for _ in range(count):
+        method, properties, payload = channel.basic_get(queue)
+        if method is None:
+            break
+        last = method.delivery_tag
+        found.append(_message(method, properties, payload, encoding, most))
+    if last and mode == "ack_requeue_false":
+        channel.basic_ack(last, multiple=True)
+    elif last:
+        channel.basic_nack(last, multiple=True, requeue=mode.endswith("_true"))
+    return found
+
+
+def _count(body: Mapping[str, Any]) -> int:
+    found = body.get("count", 1)
+    if isinstance(found, str) and found.isascii() and found.isdecimal():
+        found = int(found)  # as rabbitmqadmin sends it
+    if not isinstance(found, int) or isinstance(found, bool) or not 1 <= found <= GET_MAX:
+        raise bad_request(f"count {found!r:.60}, wanted 1 to {GET_MAX}")
+    return found
+
+
+def _message(method: Any, properties: pika.BasicProperties, payload: bytes, encoding: str, most: int) -> Json:
+    shown, how = base64.b64encode(payload[:most]).decode(), "base64"
+    if encoding == "auto":
+        try:
+            shown, how = payload[:most].decode(), "string"
+        except UnicodeDecodeError:
+            pass
+    values = {name: getattr(properties, name) for name in _PROPERTIES}
+    return {
+        "payload_bytes": len(payload),
+        "redelivered": method.redelivered,
+        "exchange": method.exchange,
+        "routing_key": method.routing_key,
+        "message_count": method.message_count,
+        "properties": {name: value for name, value in values.items() if value is not None} or [],
+        "payload": shown,
+        "payload_encoding": how,
+    }
+
+
+def binding_of(door: Door, source: str, kind: str, destination: str, key: str) -> Json:
+    """The one that `properties_key` names.  Raises Problem."""
+    for item in door.ask("binding.list"):
+        found = views.binding(item)
+        ends = found["source"], found["destination_type"], found["destination"], found["properties_key"]
+        if ends == (source, kind, destination, key):
+            return found
+    raise not_found()
+
+
+def import_definitions(door: Door, content: Mapping[str, Any]) -> None:
+    """All or, where something cannot be had, nothing; what is refused on the way stops it there."""
+    try:
+        orders = list(definitions.orders(content))
+    except definitions.DefinitionError as error:
+        raise bad_request(str(error)) from None
+    requests = [(order.method, order.arguments) for order in orders if order.method]
+    made = [order.arguments for order in orders if not order.method]
+    if requests:
+        door.ask_all(requests)
+    if made:
+        door.on_channel(lambda channel: _make_all(channel, made))
+
+
+def _make_all(channel: BlockingChannel, items: list[Json]) -> None:
+    for item in items:
+        _make(channel, item)
+
+
+def _make(channel: BlockingChannel, item: Mapping[str, Any]) -> None:
+    if item["what"] == "queue":
+        declare_queue(channel, item, wanted(item, "name", str))
+    elif item["what"] == "exchange":
+        declare_exchange(channel, item, wanted(item, "name", str))
+    else:
+        ends = [wanted(item, name, str) for name in ("source", "destination_type", "destination")]
+        bind(channel, ends[0], ends[1], ends[2], item)

@@ -1,0 +1,140 @@
+"""Definitions: users, permissions, queues, exchanges and bindings, as RabbitMQ exports and imports them.       Pure."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from qpidd_py.http.views import API, DEFAULT_ARGUMENTS, HOST
+
+Json = dict[str, Any]
+ALGORITHMS: Final = {"rabbit_password_hashing_sha256": "sha256", "rabbit_password_hashing_sha512": "sha512"}
+_SALT: Final = 4
+"""Octets in front of RabbitMQ's hashes."""
+
+
+class DefinitionError(ValueError):
+    """Something of a file of definitions cannot be had here."""
+
+
+class Order(NamedTuple):
+    """One thing to make: a management request, or (`method` empty) a declaration."""
+
+    method: str
+    arguments: Json
+
+
+def exported(
+    users: list[Json],
+    permissions: list[Json],
+    topics: list[Json],
+    queues: list[Json],
+    exchanges: list[Json],
+    bindings: list[Json],
+) -> Json:
+    """Of what the broker lists.  Without what ends with its connection, or was always there."""
+    kept = [each for each in queues if not each["exclusive"]]
+    names = {each["name"] for each in kept}
+    return {
+        "rabbit_version": API,
+        "rabbitmq_version": API,
+        "users": [_user(each) for each in users if each["cluster"]],
+        "vhosts": [{"name": HOST}],
+        "permissions": permissions,
+        "topic_permissions": topics,
+        "parameters": [],
+        "policies": [],
+        "queues": [_part(each, "name", "durable", "auto_delete") for each in kept],
+        "exchanges": [
+            _part(each, "name", "type", "durable", "auto_delete", "internal")
+            for each in exchanges
+            if not each["predeclared"]
+        ],
+        "bindings": [
+            _part(each, "source", "destination", "destination_type", "routing_key")
+            for each in bindings
+            if each["destination_type"] != "queue" or each["destination"] in names
+        ],
+    }
+
+
+def _user(item: Json) -> Json:
+    algorithm, _, rest = item["hash"].partition("$")
+    names = {short: long for long, short in ALGORITHMS.items()}
+    if algorithm in names:
+        stored = base64.b64encode(bytes.fromhex(rest.replace("$", ""))).decode()
+        return {
+            "name": item["name"],
+            "password_hash": stored,
+            "hashing_algorithm": names[algorithm],
+            "tags": item["tags"],
+        }
+    return {"name": item["name"], "password_hash": item["hash"], "hashing_algorithm": "scrypt", "tags": item["tags"]}
+
+
+def _part(item: Mapping[str, Any], *names: str) -> Json:
+    arguments = {name: value for name, value in item["arguments"].items() if name not in DEFAULT_ARGUMENTS}
+    return {**{name: item[name] for name in names}, "vhost": HOST, "arguments": arguments}
+
+
+def stored_hash(item: Mapping[str, Any]) -> str:
+    """Of a user as RabbitMQ or we have exported it.  Raises DefinitionError."""
+    stored, algorithm = item.get("password_hash", ""), item.get("hashing_algorithm", "rabbit_password_hashing_sha256")
+    if algorithm == "scrypt" or not stored:
+        return str(stored)
+    if algorithm not in ALGORITHMS:
+        raise DefinitionError(
+            f"user {item.get('name')!r:.80}: hashing_algorithm {algorithm!r:.80}, wanted sha256 or sha512"
+        )
+    try:
+        octets = base64.b64decode(stored, validate=True)
+    except (ValueError, TypeError):
+        raise DefinitionError(f"user {item.get('name')!r:.80}: password_hash is not base64") from None
+    return f"{ALGORITHMS[algorithm]}${octets[:_SALT].hex()}${octets[_SALT:].hex()}"
+
+
+def orders(definitions: Mapping[str, Any], host: str | None = None) -> Iterator[Order]:
+    """What to make, in order.  Raises DefinitionError before the first for what cannot be had here."""
+    for kind in ("policies", "parameters"):
+        if definitions.get(kind):
+            raise DefinitionError(f"{kind} are not known here: {_names(definitions[kind])}")
+    for each in _items(definitions, "vhosts"):
+        if each.get("name") != HOST:
+            raise DefinitionError(f"virtual host {each.get('name')!r:.80}: there is {HOST!r} only")
+    kinds = ("permissions", "topic_permissions", "queues", "exchanges", "bindings")
+    for each in (item for kind in kinds for item in _items(definitions, kind)):
+        if each.get("vhost", host or HOST) != HOST:
+            raise DefinitionError(f"virtual host {each['vhost']!r:.80}: there is {HOST!r} only")
+    users = [Order("user.put", _user_put(each)) for each in _items(definitions, "users")]
+    yield from users
+    for each in _items(definitions, "permissions"):
+        yield Order("permission.set", {name: each.get(name) for name in ("user", "configure", "write", "read")})
+    for each in _items(definitions, "topic_permissions"):
+        yield Order("topic.set", {name: each.get(name) for name in ("user", "exchange", "write", "read")})
+    for kind, what in (("exchanges", "exchange"), ("queues", "queue"), ("bindings", "binding")):
+        for each in _items(definitions, kind):
+            yield Order("", {"what": what, **each})
+
+
+def _user_put(item: Mapping[str, Any]) -> Json:
+    tags = item.get("tags", [])
+    return {
+        "user": item.get("name"),
+        "hash": stored_hash(item),
+        "tags": [tag for tag in tags.split(",") if tag] if isinstance(tags, str) else tags,
+    }
+
+
+def _items(definitions: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:
+    found = definitions.get(kind, [])
+    if not isinstance(found, list) or not all(isinstance(each, Mapping) for each in found):
+        raise DefinitionError(f"{kind}: wanted a list of objects")
+    return found
+
+
+def _names(items: Any) -> str:
+    found = (
+        [str(each.get("name", "?")) for each in items if isinstance(each, Mapping)] if isinstance(items, list) else []
+    )
+    return ", ".join(found[:5]) or "?"

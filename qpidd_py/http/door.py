@@ -1,0 +1,124 @@
+"""One HTTP request's way to the broker: a connection with the login of that request.                           Shell.
+
+The broker judges every login and every right; this process has no users of its own.  Management requests go to the
+local broker, which may be a backup; declarations and messages are for a primary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import pika
+import pika.exceptions
+from pika.adapters.blocking_connection import BlockingChannel
+
+from qpidd_py.amqp.client_handshake import Login
+from qpidd_py.cli.client_socket import (
+    AuthenticationFailure,
+    BrokerError,
+    Deadline,
+    ManagementSocket,
+    RequestForbidden,
+    RequestRefused,
+    Target,
+)
+
+SECONDS: Final = 10.0
+"""For the whole of one request."""
+_T = TypeVar("_T")
+
+
+class Problem(Exception):
+    """What the client is told: a status, RabbitMQ's word for it, and a reason."""
+
+    def __init__(self, status: int, error: str, reason: str) -> None:
+        super().__init__(f"{status} {error}: {reason}")
+        self.status, self.error, self.reason = status, error, reason
+
+
+def bad_request(reason: str) -> Problem:
+    return Problem(400, "bad_request", reason)
+
+
+def not_found() -> Problem:
+    return Problem(404, "Object Not Found", "Not Found")
+
+
+def not_authorised(reason: str) -> Problem:
+    return Problem(401, "not_authorised", reason)
+
+
+@dataclass(frozen=True)
+class Door:
+    """Of one request; `target` has its login.  Every method raises Problem."""
+
+    target: Target
+
+    def ask(self, method: str, **arguments: Any) -> Any:
+        """The result of a management request."""
+        return self.ask_all([(method, arguments)])[0]
+
+    def ask_all(self, requests: list[tuple[str, dict[str, Any]]]) -> list[Any]:
+        """The same for several, over one connection."""
+        with _told(), ManagementSocket(self.target, Deadline(SECONDS)) as broker:
+            return [broker.request(method, arguments) for method, arguments in requests]
+
+    def on_channel(self, work: Callable[[BlockingChannel], _T]) -> _T:
+        """What `work` does with a channel."""
+        login: Login = self.target.login
+        parameters = pika.ConnectionParameters(
+            self.target.host,
+            self.target.port,
+            credentials=pika.PlainCredentials(login.user, login.password),
+            ssl_options=pika.SSLOptions(self.target.tls, self.target.host) if self.target.tls else None,
+            socket_timeout=SECONDS,
+            blocked_connection_timeout=SECONDS,
+            stack_timeout=SECONDS,
+        )
+        with _told():
+            connection = pika.BlockingConnection(parameters)
+            try:
+                return work(connection.channel())
+            finally:
+                if connection.is_open:
+                    connection.close()
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What the broker answers as what the client is told."""
+    try:
+        yield
+    except (AuthenticationFailure, pika.exceptions.ProbableAuthenticationError):
+        raise Problem(401, "not_authorised", "Login failed") from None
+    except RequestForbidden as error:
+        raise not_authorised(str(error)) from None
+    except RequestRefused as error:
+        raise not_found() if str(error).startswith("no ") else bad_request(str(error)) from None
+    except pika.exceptions.ChannelClosedByBroker as error:
+        raise _closed(error.reply_code, error.reply_text) from None
+    except pika.exceptions.ConnectionClosedByBroker as error:
+        raise _ended(error.reply_code, error.reply_text) from None
+    except (pika.exceptions.ShortStringTooLong, pika.exceptions.UnsupportedAMQPFieldException) as error:
+        raise bad_request(f"not to be sent by AMQP: {str(error)[:200]}") from None
+    except (BrokerError, OSError, pika.exceptions.AMQPError) as error:
+        text = str(error) or type(error).__name__
+        if "530 " in text and "refused for user" in text:
+            raise not_authorised(text) from None
+        raise Problem(503, "service_unavailable", text) from None
+
+
+def _ended(code: int, text: str) -> Problem:
+    """The connection, not the channel: 320 is what a backup says."""
+    if code == 320:
+        return Problem(503, "service_unavailable", text)
+    return not_authorised(text) if code == 530 else bad_request(f"{code} {text}")
+
+
+def _closed(code: int, text: str) -> Problem:
+    if code == 404:
+        return not_found()
+    return not_authorised(text) if code == 403 else bad_request(f"{code} {text}")

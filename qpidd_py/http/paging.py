@@ -1,0 +1,99 @@
+"""Parts of a list, as RabbitMQ's API takes them: `name`, `use_regex`, `sort`, `sort_reverse`, `page`, `page_size`,
+`columns`.                                                                                                      Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from qpidd_py.security.rights import PatternError, compiled
+
+PAGE_MAX: Final = 500
+"""Objects of a page."""
+Json = dict[str, Any]
+
+
+class QueryError(ValueError):
+    """A parameter of a query is wrong."""
+
+
+def part(items: Sequence[Json], query: Mapping[str, str]) -> Any:
+    """The list, or one page with its numbers.  Raises QueryError."""
+    found = _sorted(_named(items, query), query)
+    if "page" not in query:
+        return [_columns(item, query) for item in found]
+    page, size = _number(query, "page", "1"), _number(query, "page_size", "100")
+    if size > PAGE_MAX:
+        raise QueryError(f"page_size {size}, at most {PAGE_MAX} are possible")
+    pages = max(1, -(-len(found) // size))
+    if page > pages:
+        raise QueryError(f"page {page}, there are {pages}")
+    shown = found[(page - 1) * size : page * size]
+    return {
+        "items": [_columns(item, query) for item in shown],
+        "item_count": len(shown),
+        "filtered_count": len(found),
+        "total_count": len(items),
+        "page": page,
+        "page_size": size,
+        "page_count": pages,
+    }
+
+
+def _named(items: Sequence[Json], query: Mapping[str, str]) -> list[Json]:
+    wanted = query.get("name", "")
+    if not wanted:
+        return list(items)
+    if query.get("use_regex") != "true":
+        return [item for item in items if wanted.lower() in str(item.get("name", "")).lower()]
+    try:
+        matcher = compiled(wanted)
+    except PatternError as error:
+        raise QueryError(str(error)) from None
+    return [item for item in items if matcher.search(str(item.get("name", "")))]
+
+
+def _sorted(items: list[Json], query: Mapping[str, str]) -> list[Json]:
+    wanted = query.get("sort", "")
+    if not wanted:
+        return items
+    reverse = query.get("sort_reverse") == "true"
+    # Numbers before texts: a column may have both.
+    keyed = [(_order(_field(item, wanted)), place, item) for place, item in enumerate(items)]
+    return [item for _, _, item in sorted(keyed, key=lambda found: found[0], reverse=reverse)]
+
+
+def _order(value: Any) -> tuple[int, float, str]:
+    if isinstance(value, int | float):
+        return 0, value, ""
+    return 1, 0.0, str(value)
+
+
+def _columns(item: Json, query: Mapping[str, str]) -> Json:
+    names = [name for name in query.get("columns", "").split(",") if name]
+    if not names:
+        return item
+    found: Json = {}
+    for name in names:
+        value = _field(item, name)
+        if value is not None:
+            *above, last = name.split(".")
+            place = found
+            for each in above:
+                place = place.setdefault(each, {})
+            place[last] = value
+    return found
+
+
+def _field(item: Any, name: str) -> Any:
+    for each in name.split("."):
+        item = item.get(each) if isinstance(item, Mapping) else None
+    return item
+
+
+def _number(query: Mapping[str, str], name: str, default: str) -> int:
+    text = query.get(name, default)
+    if not (text.isascii() and text.isdecimal() and len(text) < 10 and int(text)):
+        raise QueryError(f"{name} {text[:64]!r}, wanted a number from 1 on")
+    return int(text)

@@ -1,0 +1,346 @@
+"""The paths of the API and what each does.                                                                      Shell.
+
+A handler gets a `Call` and returns what is sent as JSON, or None (204); it runs in a thread of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from qpidd_py.http import actions, definitions, views
+from qpidd_py.http.actions import wanted
+from qpidd_py.http.door import Door, bad_request, not_found
+from qpidd_py.http.paging import part
+from qpidd_py.security.users import hash_password
+
+Json = dict[str, Any]
+TEST_QUEUE: Final = "aliveness-test"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request."""
+
+    door: Door
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+    body: Mapping[str, Any]
+
+    def __getitem__(self, name: str) -> str:
+        return self.path[name]
+
+    @property
+    def user(self) -> str:
+        return str(self.door.target.login.user)
+
+
+Handler = Callable[[Call], Any]
+
+
+# ---- lists
+
+
+def _node(call: Call) -> str:
+    return str(call.door.ask("broker.info")["name"])
+
+
+def _queues(call: Call) -> Any:
+    node = _node(call)
+    return part([views.queue(item, node) for item in call.door.ask("queue.list")], call.query)
+
+
+def _one(items: list[Json], **wanted: Any) -> Json:
+    for item in items:
+        if all(item[name] == value for name, value in wanted.items()):
+            return item
+    raise not_found()
+
+
+def _queue(call: Call) -> Json:
+    return views.queue(_one(call.door.ask("queue.list"), name=call["name"]), _node(call))
+
+
+def _exchanges(call: Call) -> Any:
+    return part([views.exchange(item) for item in call.door.ask("exchange.list")], call.query)
+
+
+def _exchange(call: Call) -> Json:
+    return views.exchange(_one(call.door.ask("exchange.list"), name=_exchange_name(call)))
+
+
+def _exchange_name(call: Call) -> str:
+    return "" if call["name"] == "amq.default" else call["name"]
+
+
+def _all_bindings(call: Call) -> list[Json]:
+    queues, bindings = call.door.ask_all([("queue.list", {}), ("binding.list", {})])
+    return [views.default_binding(item["name"]) for item in queues] + [views.binding(item) for item in bindings]
+
+
+def _bindings(call: Call) -> Any:
+    return part(_all_bindings(call), call.query)
+
+
+def _bindings_where(**fields: str) -> Handler:
+    """`fields`: of a binding -> of the path, or a value in quotes."""
+
+    def found(call: Call) -> list[Json]:
+        values = {field: name[1:-1] if name.startswith("'") else call[name] for field, name in fields.items()}
+        values = {field: "" if value == "amq.default" else value for field, value in values.items()}
+        return [item for item in _all_bindings(call) if all(item[field] == values[field] for field in values)]
+
+    return found
+
+
+def _connections(call: Call) -> Any:
+    node = _node(call)
+    items = [item for item in call.door.ask("session.list") if not item["link"]]
+    return part([views.connection(item, node) for item in items], call.query)
+
+
+def _connection(call: Call) -> Json:
+    found = [views.connection(item, "") for item in call.door.ask("session.list")]
+    return _one(found, name=call["name"])
+
+
+def _close_connection(call: Call) -> None:
+    call.door.ask(
+        "session.close",
+        number=_connection(call)["number"],
+        reason=call.query.get("reason", "closed by an administrator"),
+    )
+
+
+def _consumers(call: Call) -> Any:
+    return part([views.consumer(item) for item in call.door.ask("subscription.list")], call.query)
+
+
+def _overview(call: Call) -> Json:
+    requests: list[tuple[str, Json]] = [("broker.info", {}), ("queue.list", {}), ("subscription.list", {})]
+    info, queues, consumers = call.door.ask_all(requests)
+    return views.overview(info, queues, len(consumers))
+
+
+def _nodes(call: Call) -> list[Json]:
+    return [views.node(call.door.ask("broker.info"))]
+
+
+# ---- changes
+
+
+def _declare_queue(call: Call) -> None:
+    call.door.on_channel(lambda channel: actions.declare_queue(channel, call.body, call["name"]))
+
+
+def _delete_queue(call: Call) -> None:
+    _queue(call)
+    unused, empty = (call.query.get(name) == "true" for name in ("if-unused", "if-empty"))
+    call.door.on_channel(lambda channel: channel.queue_delete(call["name"], if_unused=unused, if_empty=empty))
+
+
+def _purge(call: Call) -> None:
+    call.door.on_channel(lambda channel: channel.queue_purge(call["name"]))
+
+
+def _get(call: Call) -> list[Json]:
+    return call.door.on_channel(lambda channel: actions.get(channel, call["name"], call.body))
+
+
+def _declare_exchange(call: Call) -> None:
+    call.door.on_channel(lambda channel: actions.declare_exchange(channel, call.body, call["name"]))
+
+
+def _delete_exchange(call: Call) -> None:
+    _exchange(call)
+    unused = call.query.get("if-unused") == "true"
+    call.door.on_channel(lambda channel: channel.exchange_delete(call["name"], if_unused=unused))
+
+
+def _publish(call: Call) -> Json:
+    return call.door.on_channel(lambda channel: actions.publish(channel, call["name"], call.body))
+
+
+_KINDS: Final = {"q": "queue", "e": "exchange"}
+
+
+def _kind(call: Call) -> str:
+    if call["kind"] not in _KINDS:
+        raise not_found()
+    return _KINDS[call["kind"]]
+
+
+def _bind(call: Call) -> None:
+    kind = _kind(call)
+    call.door.on_channel(lambda channel: actions.bind(channel, call["source"], kind, call["destination"], call.body))
+
+
+def _binding(call: Call) -> Json:
+    source = "" if call["source"] == "amq.default" else call["source"]
+    return actions.binding_of(call.door, source, _kind(call), call["destination"], call["key"])
+
+
+def _unbind(call: Call) -> None:
+    found = _binding(call)
+    call.door.on_channel(lambda channel: actions.unbind(channel, found))
+
+
+def _between(call: Call) -> list[Json]:
+    ends = {"source": call["source"], "destination": call["destination"], "destination_type": _kind(call)}
+    return [item for item in _all_bindings(call) if all(item[name] == value for name, value in ends.items())]
+
+
+# ---- users
+
+
+def _users(call: Call) -> Any:
+    return part([views.user(item) for item in call.door.ask("user.list")], call.query)
+
+
+def _user(call: Call) -> Json:
+    return views.user(_one(call.door.ask("user.list"), name=call["name"]))
+
+
+def _put_user(call: Call) -> None:
+    """`password`, or `password_hash` ("": none) with its `hashing_algorithm`; `tags` with commas, or a list."""
+    tags = call.body.get("tags")
+    if tags is None:
+        raise bad_request("tags are missing, wanted names with commas between them")
+    if "password" in call.body:
+        stored = hash_password(wanted(call.body, "password", str))
+    elif "password_hash" in call.body:
+        stored = definitions.stored_hash({"name": call["name"], **call.body})
+    else:
+        stored = ""
+    found = [tag for tag in tags.split(",") if tag] if isinstance(tags, str) else tags
+    call.door.ask("user.put", user=call["name"], hash=stored, tags=found)
+
+
+def _permissions(call: Call) -> Any:
+    return part(call.door.ask("permission.list"), call.query)
+
+
+def _permission(call: Call) -> Json:
+    return _one(call.door.ask("permission.list"), user=call["user"], vhost=call["vhost"])
+
+
+def _put_permission(call: Call) -> None:
+    patterns = {name: wanted(call.body, name, str) for name in ("configure", "write", "read")}
+    call.door.ask("permission.set", user=call["user"], vhost=call["vhost"], **patterns)
+
+
+def _put_topic(call: Call) -> None:
+    values = {name: wanted(call.body, name, str) for name in ("exchange", "write", "read")}
+    call.door.ask("topic.set", user=call["user"], vhost=call["vhost"], **values)
+
+
+def _of_user(method: str) -> Handler:
+    return lambda call: [item for item in call.door.ask(method) if item["user"] == call["name"]]
+
+
+# ---- the whole
+
+
+def _definitions(call: Call) -> Json:
+    names = ("user.export", "permission.list", "topic.list", "queue.list", "exchange.list", "binding.list")
+    return definitions.exported(*call.door.ask_all([(name, {}) for name in names]))
+
+
+def _import(call: Call) -> None:
+    actions.import_definitions(call.door, call.body)
+
+
+def _alive(call: Call) -> Json:
+    """Declares a queue, publishes to it and gets that."""
+
+    def work(channel: Any) -> None:
+        channel.queue_declare(TEST_QUEUE)
+        channel.basic_publish("", TEST_QUEUE, b"test_message")
+        channel.basic_get(TEST_QUEUE, auto_ack=True)
+
+    call.door.on_channel(work)
+    return {"status": "ok"}
+
+
+def _alarms(call: Call) -> Json:
+    alarms = call.door.ask("broker.info")["alarms"]
+    if alarms:
+        from qpidd_py.http.door import Problem
+
+        raise Problem(503, "failed", "; ".join(f"{name}: {reason}" for name, reason in alarms.items()))
+    return {"status": "ok"}
+
+
+def _ask(method: str) -> Handler:
+    return lambda call: call.door.ask(method)
+
+
+ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
+    ("GET", "/api/overview", _overview),
+    ("GET", "/api/whoami", _ask("user.self")),
+    ("GET", "/api/nodes", _nodes),
+    ("GET", "/api/vhosts", lambda call: [{"name": views.HOST}]),
+    ("GET", "/api/vhosts/{vhost}", lambda call: {"name": views.HOST}),
+    ("GET", "/api/vhosts/{vhost}/permissions", _permissions),
+    ("GET", "/api/queues", _queues),
+    ("GET", "/api/queues/{vhost}", _queues),
+    ("GET", "/api/queues/{vhost}/{name}", _queue),
+    ("PUT", "/api/queues/{vhost}/{name}", _declare_queue),
+    ("DELETE", "/api/queues/{vhost}/{name}", _delete_queue),
+    ("GET", "/api/queues/{vhost}/{name}/bindings", _bindings_where(destination="name", destination_type="'queue'")),
+    ("DELETE", "/api/queues/{vhost}/{name}/contents", _purge),
+    ("POST", "/api/queues/{vhost}/{name}/get", _get),
+    ("GET", "/api/exchanges", _exchanges),
+    ("GET", "/api/exchanges/{vhost}", _exchanges),
+    ("GET", "/api/exchanges/{vhost}/{name}", _exchange),
+    ("PUT", "/api/exchanges/{vhost}/{name}", _declare_exchange),
+    ("DELETE", "/api/exchanges/{vhost}/{name}", _delete_exchange),
+    ("GET", "/api/exchanges/{vhost}/{name}/bindings/source", _bindings_where(source="name")),
+    (
+        "GET",
+        "/api/exchanges/{vhost}/{name}/bindings/destination",
+        _bindings_where(destination="name", destination_type="'exchange'"),
+    ),
+    ("POST", "/api/exchanges/{vhost}/{name}/publish", _publish),
+    ("GET", "/api/bindings", _bindings),
+    ("GET", "/api/bindings/{vhost}", _bindings),
+    ("GET", "/api/bindings/{vhost}/e/{source}/{kind}/{destination}", _between),
+    ("POST", "/api/bindings/{vhost}/e/{source}/{kind}/{destination}", _bind),
+    ("GET", "/api/bindings/{vhost}/e/{source}/{kind}/{destination}/{key}", _binding),
+    ("DELETE", "/api/bindings/{vhost}/e/{source}/{kind}/{destination}/{key}", _unbind),
+    ("GET", "/api/connections", _connections),
+    ("GET", "/api/vhosts/{vhost}/connections", _connections),
+    ("GET", "/api/connections/{name}", _connection),
+    ("DELETE", "/api/connections/{name}", _close_connection),
+    ("GET", "/api/consumers", _consumers),
+    ("GET", "/api/consumers/{vhost}", _consumers),
+    ("GET", "/api/users", _users),
+    ("GET", "/api/users/{name}", _user),
+    ("PUT", "/api/users/{name}", _put_user),
+    ("DELETE", "/api/users/{name}", lambda call: call.door.ask("user.delete", user=call["name"]) or None),
+    ("GET", "/api/users/{name}/permissions", _of_user("permission.list")),
+    ("GET", "/api/users/{name}/topic-permissions", _of_user("topic.list")),
+    ("GET", "/api/permissions", _permissions),
+    ("GET", "/api/permissions/{vhost}/{user}", _permission),
+    ("PUT", "/api/permissions/{vhost}/{user}", _put_permission),
+    (
+        "DELETE",
+        "/api/permissions/{vhost}/{user}",
+        lambda call: call.door.ask("permission.clear", user=call["user"], vhost=call["vhost"]) or None,
+    ),
+    ("GET", "/api/topic-permissions", lambda call: part(call.door.ask("topic.list"), call.query)),
+    ("PUT", "/api/topic-permissions/{vhost}/{user}", _put_topic),
+    (
+        "DELETE",
+        "/api/topic-permissions/{vhost}/{user}",
+        lambda call: call.door.ask("topic.clear", user=call["user"], vhost=call["vhost"]) or None,
+    ),
+    ("GET", "/api/definitions", _definitions),
+    ("POST", "/api/definitions", _import),
+    ("GET", "/api/aliveness-test/{vhost}", _alive),
+    ("GET", "/api/health/checks/alarms", _alarms),
+    ("GET", "/api/health/checks/local-alarms", _alarms),
+    ("GET", "/api/ha/status", _ask("ha.status")),
+    ("GET", "/api/ha/query", _ask("ha.query")),
+)

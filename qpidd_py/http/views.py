@@ -1,0 +1,162 @@
+"""What a broker answers, as the objects of RabbitMQ's management API 3.10.                                     Pure."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import quote
+
+from qpidd_py.broker.exchange import EXCHANGE_TYPES
+
+Json = dict[str, Any]
+HOST: Final = "/"
+API: Final = "3.10.0"
+"""The version of the API that is spoken."""
+DEFAULT_ARGUMENTS: Final = frozenset(("qpid.replicate",))
+"""Every object has these; they say what a cluster does with it."""
+
+
+def queue(item: Mapping[str, Any], node: str) -> Json:
+    arguments = item["arguments"]
+    return {
+        "name": item["name"],
+        "vhost": HOST,
+        "durable": item["durable"],
+        "auto_delete": item["auto_delete"],
+        "exclusive": item["exclusive"],
+        "arguments": arguments,
+        "type": arguments.get("x-queue-type", "classic"),
+        "node": node,
+        "state": "flow" if item["flow_stopped"] else "running",
+        "policy": None,
+        "messages": item["messages"],
+        "messages_ready": item["ready"],
+        "messages_unacknowledged": item["unacked"],
+        "message_bytes": item["bytes"],
+        "message_bytes_ready": item["ready_bytes"],
+        "consumers": item["consumers"],
+        "message_stats": {"publish": item["enqueued"], "deliver_get": item["dequeued"]},
+    }
+
+
+def exchange(item: Mapping[str, Any]) -> Json:
+    names = ("name", "type", "durable", "auto_delete", "internal", "arguments")
+    return {**{name: item[name] for name in names}, "vhost": HOST}
+
+
+def binding(item: Mapping[str, Any]) -> Json:
+    key = item["routing_key"]
+    return {
+        "source": item["source"],
+        "vhost": HOST,
+        "destination": item["destination"],
+        "destination_type": item["destination_type"],
+        "routing_key": key if isinstance(key, str) else base64.b64decode(key["base64"]).decode("latin-1"),
+        "arguments": item["arguments"],
+        "properties_key": properties_key(key, item["arguments"]),
+    }
+
+
+def properties_key(key: Any, arguments: Mapping[str, Any]) -> str:
+    """Names a binding between two ends; `~` for one with an empty key."""
+    octets = key if isinstance(key, str) else base64.b64decode(key["base64"])
+    text = quote(octets, safe="").replace("~", "%7E")
+    if not arguments:
+        return text or "~"
+    told = json.dumps(arguments, sort_keys=True).encode()
+    return f"{text}~{hashlib.sha256(told).hexdigest()[:16]}"
+
+
+def default_binding(name: str) -> Json:
+    """Of each queue to the default exchange."""
+    found = {"source": "", "destination": name, "destination_type": "queue", "routing_key": name, "arguments": {}}
+    return binding(found)
+
+
+def connection(item: Mapping[str, Any], node: str) -> Json:
+    host, _, port = str(item["peer"]).rpartition(":")
+    return {
+        "name": connection_name(item),
+        "number": item["number"],
+        "user": item["user"],
+        "vhost": HOST,
+        "peer_host": host.strip("[]"),
+        "peer_port": int(port) if port.isdecimal() else 0,
+        "state": "running" if item["state"] == "opened" else item["state"],
+        "channels": item["channels"],
+        "recv_oct": item["received"],
+        "send_oct": item["sent"],
+        "protocol": "AMQP 0-9-1",
+        "type": "network",
+        "node": node,
+        "client_properties": item["client_properties"],
+    }
+
+
+def connection_name(item: Mapping[str, Any]) -> str:
+    return f"{item['peer']} -> {item['number']}"
+
+
+def consumer(item: Mapping[str, Any]) -> Json:
+    host, _, port = str(item["peer"]).rpartition(":")
+    channel = {
+        "connection_name": f"{item['peer']} -> {item['connection']}",
+        "number": item["channel"],
+        "user": item["user"],
+        "peer_host": host.strip("[]"),
+        "peer_port": int(port) if port.isdecimal() else 0,
+    }
+    return {
+        "queue": {"name": item["queue"], "vhost": HOST},
+        "consumer_tag": item["tag"],
+        "channel_details": channel,
+        "ack_required": item["acknowledges"],
+        "prefetch_count": item["prefetch"],
+        "active": item["active"],
+        "arguments": {"x-priority": item["priority"]} if item["priority"] else {},
+    }
+
+
+def overview(info: Mapping[str, Any], queues: list[Any], consumers: int) -> Json:
+    totals = {"messages": "messages", "messages_ready": "ready", "messages_unacknowledged": "unacked"}
+    return {
+        "management_version": API,
+        "rabbitmq_version": API,
+        "product_name": info["product"],
+        "product_version": info["version"],
+        "cluster_name": info["name"],
+        "node": info["name"],
+        "rates_mode": "none",
+        "exchange_types": [{"name": kind, "enabled": True} for kind in sorted(EXCHANGE_TYPES)],
+        "object_totals": {
+            "connections": info["sessions"],
+            "exchanges": info["exchanges"],
+            "queues": info["queues"],
+            "consumers": consumers,
+        },
+        "queue_totals": {name: sum(item[field] for item in queues) for name, field in totals.items()},
+        "message_stats": {"publish": info["published"], "deliver_get": info["delivered"]},
+    }
+
+
+def node(info: Mapping[str, Any]) -> Json:
+    memory = info["memory"]
+    return {
+        "name": info["name"],
+        "type": "disc",
+        "running": True,
+        "os_pid": str(info["pid"]),
+        "mem_used": memory.get("resident", 0),
+        "mem_limit": memory.get("limit", 0),
+        "mem_alarm": "memory" in info["alarms"],
+        "disk_free_alarm": any("disk" in name for name in info["alarms"]),
+        "alarms": info["alarms"],
+        "backup": info["backup"],
+    }
+
+
+def user(item: Mapping[str, Any]) -> Json:
+    return {"name": item["name"], "tags": item["tags"], "cluster": item["cluster"]}

@@ -1,0 +1,343 @@
+"""`qpid-http`: rabbitmqadmin's vocabulary against RabbitMQ and us, rights, and what a hostile client sends."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import shutil
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qpidd_py.security.users import hash_password
+from tests.support import programs
+from tests.support.process import BrokerProcess, HeldPort
+from tests.support.rabbit import rabbit_cluster
+from tests.support.system import package
+from tests.support.wait import wait_for
+
+TIME = 60.0
+
+
+class Api:
+    """One server of the API, asked as a user."""
+
+    def __init__(self, port: int, user: str = "guest", password: str = "guest") -> None:
+        self.port, self.user, self.password = port, user, password
+
+    def request(
+        self, method: str, path: str, body: Any = None, raw: bytes | None = None, **headers: str
+    ) -> tuple[int, Any]:
+        """Status and JSON."""
+        data = raw if raw is not None else None if body is None else json.dumps(body).encode()
+        found = urllib.request.Request(f"http://127.0.0.1:{self.port}/api{path}", data, method=method)
+        token = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+        for name, value in {"Authorization": f"Basic {token}", "Content-Type": "application/json", **headers}.items():
+            found.add_header(name, value)
+        try:
+            with urllib.request.urlopen(found, timeout=TIME) as answer:
+                return answer.status, _json(answer.read())
+        except urllib.error.HTTPError as error:
+            return error.code, _json(error.read())
+
+    def get(self, path: str) -> Any:
+        code, found = self.request("GET", path)
+        assert code == 200, found
+        return found
+
+
+def _json(octets: bytes) -> Any:
+    return json.loads(octets) if octets else None
+
+
+@contextlib.contextmanager
+def serving(broker: BrokerProcess, folder: Path) -> Iterator[int]:
+    """The port of a `qpid-http` for the broker."""
+    held = HeldPort()
+    port = held.port
+    held.release()
+    command = [sys.executable, "-m", "qpidd_py.http.main", "-b", broker.address, "--listen", f"127.0.0.1:{port}"]
+    log = folder / "http.log"
+    with log.open("ab") as output:
+        process = programs.start(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+    try:
+        wait_for(lambda: "serves http" in log.read_text(), TIME, lambda: f"it serves: {log.read_text()}")
+        yield port
+        assert "Traceback" not in log.read_text(), log.read_text()
+    finally:
+        process.terminate()
+        process.wait(TIME)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BrokerProcess, int]]:
+    folder = tmp_path_factory.mktemp("http")
+    with BrokerProcess(folder) as broker, serving(broker, folder) as port:
+        yield broker, port
+
+
+@pytest.fixture
+def api(served: tuple[BrokerProcess, int]) -> Iterator[Api]:
+    """Emptied afterwards."""
+    found = Api(served[1])
+    yield found
+    for queue in found.get("/queues"):
+        found.request("DELETE", f"/queues/%2F/{urllib.request.quote(queue['name'], safe='')}")  # type: ignore[attr-defined]
+    for exchange in found.get("/exchanges"):
+        if exchange["name"] and not exchange["name"].startswith("amq."):
+            found.request("DELETE", f"/exchanges/%2F/{exchange['name']}")
+    for user in found.get("/users"):
+        found.request("DELETE", f"/users/{user['name']}")
+
+
+# ---- rabbitmqadmin
+
+VOCABULARY = (
+    'declare queue name=q durable=true arguments={"x-max-length":5}',
+    "declare queue name=q durable=false",
+    "declare exchange name=x type=topic",
+    "declare exchange name=y type=nonsense",
+    "declare exchange name=f type=fanout durable=false",
+    "declare binding source=x destination=q routing_key=a.#",
+    "declare binding source=x destination=none routing_key=a",
+    "declare binding source=x destination_type=exchange destination=f routing_key=b",
+    "publish exchange=x routing_key=a.b payload=hello",
+    "publish exchange=x routing_key=c payload=nowhere",
+    "publish exchange=none routing_key=c payload=nowhere",
+    'publish routing_key=q payload=more properties={"delivery_mode":2,"content_type":"text/plain"}',
+    "get queue=q count=5",
+    "get queue=q ackmode=ack_requeue_false",
+    "get queue=none",
+    "purge queue name=q",
+    "get queue=q",
+    "list queues name durable auto_delete",
+    "list queues vhost name",
+    "list exchanges name type durable internal",
+    "list bindings source destination destination_type routing_key properties_key",
+    "list vhosts name",
+    "declare user name=anna password=secret tags=monitoring",
+    "declare permission vhost=/ user=anna configure=^a write= read=.*",
+    "declare permission vhost=/ user=none configure=^a write= read=.*",
+    "declare permission vhost=/ user=anna configure=( write= read=.*",
+    "list permissions user vhost configure write read",
+    "delete permission vhost=/ user=anna",
+    "delete user name=anna",
+    "delete user name=anna",
+    "delete binding source=x destination_type=queue destination=q properties_key=a.%23",
+    "delete binding source=x destination_type=queue destination=q properties_key=none",
+    "delete exchange name=x",
+    "delete exchange name=x",
+    "delete queue name=q",
+    "delete queue name=q",
+)
+OWN = ("amq.failover", "amq.rabbitmq.trace", "guest")
+"""Rows with these: exchanges that one of both lacks; our `guest` has everything without a permission."""
+
+
+def told(port: int, words: str) -> tuple[bool, list[str]]:
+    """Whether it succeeded, and the lines of a table, in any order."""
+    command = ["rabbitmqadmin", "-H", "127.0.0.1", "-P", str(port), "-f", "tsv", *words.split(" ")]
+    done = programs.run(command, capture_output=True, text=True, timeout=TIME)
+    rows = sorted(line for line in done.stdout.splitlines() if not any(word in line for word in OWN))
+    return done.returncode == 0, rows if words.startswith(("list", "get")) and not done.returncode else []
+
+
+@pytest.fixture(scope="module")
+def rabbit() -> Iterator[Api]:
+    """RabbitMQ's own."""
+    with rabbit_cluster(plugins="rabbitmq_management") as found:
+        yield Api(found.management_port)
+
+
+def test_rabbitmqadmins_vocabulary(api: Api, rabbit: Api) -> None:
+    if shutil.which("rabbitmqadmin") is None:
+        pytest.skip(f"rabbitmqadmin is not installed (package {package('rabbitmq-server')})")
+    theirs = [told(rabbit.port, words) for words in VOCABULARY]
+    ours = [told(api.port, words) for words in VOCABULARY]
+    different = [
+        f"{words}: {mine}, RabbitMQ: {other}"
+        for words, mine, other in zip(VOCABULARY, ours, theirs, strict=True)
+        if mine != other
+    ]
+    assert not different, "\n".join(different)
+
+
+def test_definitions_of_a_real_rabbitmq(api: Api, rabbit: Api) -> None:
+    rabbit.request("DELETE", "/exchanges/%2F/f")
+    rabbit.request("PUT", "/users/anna", {"password": "secret", "tags": "monitoring"})
+    rabbit.request("PUT", "/permissions/%2F/anna", {"configure": "^a", "write": ".*", "read": ".*"})
+    arguments = {"x-max-length": 7, "x-dead-letter-exchange": "x"}
+    rabbit.request("PUT", "/queues/%2F/q", {"durable": True, "arguments": arguments})
+    rabbit.request("PUT", "/exchanges/%2F/x", {"type": "headers", "durable": True})
+    bound: dict[str, Any] = {"routing_key": "k", "arguments": {"x-match": "any", "n": 1}}
+    rabbit.request("POST", "/bindings/%2F/e/x/q/q", bound)
+    content = rabbit.get("/definitions")
+    content["global_parameters"] = []
+    content["users"] = [user for user in content["users"] if user["name"] != "guest"]
+    content["permissions"] = [each for each in content["permissions"] if each["user"] != "guest"]
+    assert api.request("POST", "/definitions", content)[0] == 201
+    mine = api.get("/definitions")
+    for kind in ("queues", "exchanges", "users", "permissions"):
+        wanted = [{name: item[name] for name in item if name != "limits"} for item in content[kind]]
+        assert mine[kind] == [{**item, "vhost": "/"} if "vhost" in item else item for item in wanted], kind
+    assert [(each["source"], each["arguments"]) for each in mine["bindings"]] == [("x", bound["arguments"])]
+    anna = Api(api.port, "anna", "secret")
+    assert anna.get("/whoami") == {"name": "anna", "tags": ["monitoring"]}
+    assert anna.request("PUT", "/queues/%2F/b", {})[0] == 401 and anna.request("PUT", "/queues/%2F/a", {})[0] == 201
+
+
+# ---- rights
+
+
+def test_the_broker_judges(api: Api) -> None:
+    api.request("PUT", "/users/anna", {"password": "secret", "tags": ""})
+    anna = Api(api.port, "anna", "secret")
+    assert anna.request("GET", "/whoami")[0] == 401, "no permission"
+    api.request("PUT", "/permissions/%2F/anna", {"configure": "", "write": "", "read": "^q$"})
+    api.request("PUT", "/queues/%2F/q", {})
+    codes = {
+        path: anna.request(method, path, body)[0]
+        for method, path, body in (
+            ("GET", "/whoami", None),
+            ("GET", "/queues", None),
+            ("GET", "/users", None),
+            ("PUT", "/users/eve", {"tags": ""}),
+            ("POST", "/queues/%2F/q/get", {"ackmode": "ack_requeue_true", "count": 1}),
+            ("POST", "/exchanges/%2F/amq.default/publish", {"routing_key": "q", "payload": "", "properties": {}}),
+            ("GET", "/definitions", None),
+        )
+    }
+    assert codes == {
+        "/whoami": 200,
+        "/queues": 401,
+        "/users": 401,
+        "/users/eve": 401,
+        "/queues/%2F/q/get": 200,
+        "/exchanges/%2F/amq.default/publish": 401,
+        "/definitions": 401,
+    }
+    assert Api(api.port, "anna", "wrong").request("GET", "/whoami")[0] == 401
+
+
+@pytest.mark.parametrize("value", ["", "Basic", "Basic !", "Basic Z3Vlc3Q=", "Bearer x", "Basic /w=="])
+def test_broken_logins(api: Api, value: str) -> None:
+    assert api.request("GET", "/whoami", Authorization=value)[0] == 401
+
+
+def test_a_page_of_another_origin_changes_nothing(api: Api) -> None:
+    assert api.request("PUT", "/queues/%2F/q", {}, Origin="http://evil.example")[0] == 403
+    assert api.get("/queues") == []
+    assert api.request("PUT", "/queues/%2F/q", {}, Origin=f"http://127.0.0.1:{api.port}")[0] == 201
+
+
+WRONG: list[tuple[str, str, Any, int]] = [
+    ("GET", "/nothing", None, 404),
+    ("PATCH", "/queues", {}, 405),
+    ("GET", "/queues/other", None, 404),
+    ("GET", "/queues/%2F/none", None, 404),
+    ("PUT", "/queues/%2F/q", {"durable": "maybe"}, 400),
+    ("PUT", "/queues/%2F/q", {"arguments": []}, 400),
+    ("PUT", "/queues/%2F/q", {"arguments": {"x-max-length": -1}}, 400),
+    ("PUT", "/queues/%2F/amq.x", {}, 401),
+    ("PUT", "/queues/%2F/" + "q" * 300, {}, 400),
+    ("PUT", "/exchanges/%2F/x", {"type": 5}, 400),
+    ("PUT", "/exchanges/%2F/x", {"type": "nonsense"}, 400),
+    ("POST", "/queues/%2F/none/get", {"ackmode": "ack_requeue_true"}, 404),
+    ("POST", "/queues/%2F/none/get", {"ackmode": "take"}, 400),
+    ("POST", "/queues/%2F/none/get", {"ackmode": "ack_requeue_true", "count": 1001}, 400),
+    ("POST", "/exchanges/%2F/amq.topic/publish", {"routing_key": "k"}, 400),
+    ("POST", "/exchanges/%2F/amq.topic/publish", {"routing_key": "k" * 300, "payload": ""}, 400),
+    (
+        "POST",
+        "/exchanges/%2F/amq.topic/publish",
+        {"routing_key": "k", "payload": "%", "payload_encoding": "base64"},
+        400,
+    ),
+    ("POST", "/exchanges/%2F/amq.topic/publish", {"routing_key": "k", "payload": "", "properties": {"colour": 1}}, 400),
+    (
+        "POST",
+        "/exchanges/%2F/amq.topic/publish",
+        {"routing_key": "k", "payload": "", "properties": {"delivery_mode": "x"}},
+        400,
+    ),
+    ("POST", "/bindings/%2F/e/none/q/none", {}, 404),
+    ("POST", "/bindings/%2F/e/amq.topic/z/none", {}, 404),
+    ("DELETE", "/bindings/%2F/e/amq.topic/q/none/key", None, 404),
+    ("PUT", "/users/anna", {"password": "x"}, 400),
+    ("PUT", "/users/anna", {"password": "x", "tags": "king"}, 400),
+    ("PUT", "/users/anna", {"password_hash": "x", "tags": ""}, 400),
+    ("PUT", "/users/guest", {"password": "x", "tags": ""}, 400),
+    ("PUT", "/permissions/%2F/none", {"configure": "", "write": "", "read": ""}, 404),
+    ("DELETE", "/users/none", None, 404),
+    ("DELETE", "/connections/none", None, 404),
+    ("POST", "/definitions", {"queues": [{"name": 5}]}, 400),
+    ("POST", "/definitions", {"bindings": [{"source": "x"}]}, 400),
+    ("POST", "/definitions", {"queues": 5}, 400),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "code"), WRONG, ids=lambda each: str(each)[:60])
+def test_wrong_requests(api: Api, method: str, path: str, body: Any, code: int) -> None:
+    found = api.request(method, path, body)
+    assert found[0] == code, found
+    assert found[1]["error"] and found[1]["reason"]
+
+
+@pytest.mark.parametrize("raw", [b"{", b"[]", b"5", b"\xff", b"[" * 100_000, b'{"a": NaN'])
+def test_bodies_that_are_none(api: Api, raw: bytes) -> None:
+    assert api.request("PUT", "/queues/%2F/q", raw=raw)[0] == 400
+
+
+def test_names_with_every_sign(api: Api) -> None:
+    for name in ("a/b", "a b", "ä", "100%", "a?b=c", "~", "."):
+        quoted = urllib.request.quote(name, safe="")  # type: ignore[attr-defined]
+        assert api.request("PUT", f"/queues/%2F/{quoted.replace('.', '%2E')}", {})[0] == 201, name
+    assert sorted(each["name"] for each in api.get("/queues")) == sorted(("a/b", "a b", "ä", "100%", "a?b=c", "~", "."))
+
+
+def test_a_broker_that_is_not_there(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path) as broker, serving(broker, tmp_path) as port:
+        assert Api(port).request("GET", "/overview")[0] == 200
+        broker.kill()
+        code, found = Api(port).request("GET", "/overview")
+        assert (code, found["error"]) == (503, "service_unavailable")
+        broker.start()
+        assert Api(port).request("GET", "/overview")[0] == 200
+
+
+def test_many_queues_in_pages(api: Api) -> None:
+    queues = [{"name": f"q{number}", "durable": False} for number in range(2000)]
+    assert api.request("POST", "/definitions", {"queues": queues})[0] == 201
+    found = api.get("/queues?page=20&page_size=100&sort=name&columns=name")
+    assert (found["page_count"], found["item_count"], found["items"][0]) == (20, 100, {"name": "q909"})
+
+
+def test_a_closed_connection(served: tuple[BrokerProcess, int], api: Api) -> None:
+    import pika
+
+    connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", served[0].port))
+    names = [
+        each["name"]
+        for each in api.get("/connections")
+        if each["client_properties"].get("product", "").startswith("Pika")
+    ]
+    quoted = urllib.request.quote(names[0], safe="")  # type: ignore[attr-defined]
+    assert api.request("DELETE", f"/connections/{quoted}?reason=maintenance")[0] == 204
+    with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="maintenance"):
+        while True:
+            connection.process_data_events(TIME)
+
+
+def test_hash_password_is_what_the_broker_takes(api: Api) -> None:
+    stored = hash_password("secret", log2n=4)
+    body = {"password_hash": stored, "hashing_algorithm": "scrypt", "tags": "administrator"}
+    assert api.request("PUT", "/users/anna", body)[0] == 201
+    api.request("PUT", "/permissions/%2F/anna", {"configure": "", "write": "", "read": ""})
+    assert Api(api.port, "anna", "secret").get("/users")[0]["name"] == "anna"
