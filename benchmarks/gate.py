@@ -89,7 +89,7 @@ def compare(base: Path, now: Path, loads: Sequence[str]) -> list[Row]:
     rows = []
     for counted, count, times in counters():
         for load in loads:
-            found = [(_each(base, load, count), _each(now, load, count)) for _ in range(times)]
+            found = [(each(base, load, count), each(now, load, count)) for _ in range(times)]
             before, after = (median(each[tree] for each in found) for tree in (0, 1))
             rows.append(Row(load, counted, before, after))
             print(f"bench-gate: {load}: {counted} {before:,.2f} -> {after:,.2f}", file=sys.stderr)
@@ -102,7 +102,7 @@ def counters() -> list[tuple[str, Count, int]]:
     if _perf_counts():
         found.append(("instructions", _by_perf, 1))
     elif shutil.which("valgrind"):
-        found.append(("instructions", _by_callgrind, 1))
+        found.append(("instructions", by_callgrind, 1))
     else:
         found.append(("CPU ns", _cpu, TIMED))
     if shutil.which("valgrind"):
@@ -121,7 +121,7 @@ def table(rows: Sequence[Row]) -> str:
 # ---- one tree -------------------------------------------------------------------------------------------------------
 
 
-def _each(tree: Path, load: str, count: Count) -> float:
+def each(tree: Path, load: str, count: Count) -> float:
     environment = os.environ | {"PYTHONPATH": str(tree), "PYTHONHASHSEED": "0", "LC_ALL": "C"}
     few, many = (count([sys.executable, str(PROGRAM), load, str(messages)], environment) for messages in (FEW, MANY))
     return (many - few) / (MANY - FEW)
@@ -131,7 +131,7 @@ def _by_perf(command: Sequence[str], environment: dict[str, str]) -> float:
     return _number(r"^(\d+),", _run(["perf", "stat", "-x,", "-e", "instructions:u", *command], env=environment))
 
 
-def _by_callgrind(command: Sequence[str], environment: dict[str, str]) -> float:
+def by_callgrind(command: Sequence[str], environment: dict[str, str]) -> float:
     options = ["--tool=callgrind", "--callgrind-out-file=/dev/null"]
     return _number(r"Collected : (\d+)", _run(["valgrind", *options, *command], env=environment))
 

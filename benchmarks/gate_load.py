@@ -31,6 +31,8 @@ class Load:
     """Is each delivery acknowledged by itself?"""
     backup: bool = False
     """Does a second core apply the log?"""
+    special: str = ""
+    """What the queue has: a `ttl`, a `limit` or `priority`."""
 
 
 LOADS: Final = {
@@ -39,6 +41,8 @@ LOADS: Final = {
     "16 octets, acknowledged one by one": Load(16, single=True),
     "16 octets, and on a backup": Load(16, backup=True),
 }
+SPECIAL: Final = {f"16 octets, {special}": Load(16, special=special) for special in ("ttl", "limit", "priority")}
+"""Compared with a plain queue of the same tree (`tests/unit/core/test_special_costs.py`)."""
 
 
 class Client:
@@ -65,11 +69,11 @@ def run(load: Load, messages: int) -> None:
     backup = _backup(load)
     engine.schedule = lambda: None
     engine.on_batch = lambda batch: batches.append(batch) if backup is None else backup(bytes(batch))
-    queue = engine.create_queue(1, "queue", True)
+    queue = _special(engine.create_queue(1, "queue", True), load.special)
     producer, consumer = Client(engine, queue), Client(engine, queue)
     producer.channel.confirm_select()
     consumer.channel.consume(queue, "consumer", False, 0)
-    published = _published(load.size)
+    published = _published(load.size, {"priority": 4} if load.special == "priority" else {})
     for first in range(0, messages, BATCH):
         producer.connection.feed(published)
         _turn(engine, batches)
@@ -89,9 +93,19 @@ def _backup(load: Load) -> Callable[[bytes], None] | None:
     return engine.apply
 
 
-def _published(size: int) -> bytes:
+def _special(queue: Queue, special: str) -> Queue:
+    if special == "ttl":
+        queue.ttl = 3_600_000
+    elif special == "limit":
+        queue.max_count, queue.max_bytes = 1 << 20, 1 << 30
+    elif special:
+        queue.add_levels(9)
+    return queue
+
+
+def _published(size: int, properties: dict[str, int]) -> bytes:
     body = b"x" * size
-    return publish_frames(1, "", "queue", encode_properties({}, size), body, 131072, False) * BATCH
+    return publish_frames(1, "", "queue", encode_properties(properties, size), body, 131072, False) * BATCH
 
 
 def _acks(first: int, single: bool) -> bytes:
@@ -111,4 +125,4 @@ def _turn(engine: Engine, batches: list[object]) -> None:
 
 if __name__ == "__main__":
     gc.disable()
-    run(LOADS[sys.argv[1]], int(sys.argv[2]))
+    run({**LOADS, **SPECIAL}[sys.argv[1]], int(sys.argv[2]))
