@@ -96,7 +96,9 @@ def test_over_a_fail_over_and_the_death_of_all(members: Members) -> None:
     primary = members.promote_newest("b", "c")
     wait_for(lambda: members.states()[primary] == "active")
     check(members, primary, "a2", handed_out=False)
-    Kept.of(members, primary).confirming().keyed("values", b"a3")
+    client = Kept.of(members, primary)
+    client.confirming()
+    client.keyed("values", b"a3")
     for broker in members.brokers.values():
         broker.kill()
     for broker in members.brokers.values():

@@ -495,6 +495,30 @@ def test_a_hash_chooses_the_same_queue_after_a_fail_over(site: Site, client: Cli
     assert spread() == before
 
 
+# ---------------------------------------------------------------- exchanges that are internal, or have an alternate
+
+
+def declared(client: Client, exchange: str, kind: str, **options: Any) -> None:
+    flags = dict.fromkeys(("passive", "durable", "auto_delete", "internal", "nowait"), False)
+    fields = {"ticket": 0, "exchange": exchange, "exchange_type": kind, "arguments": {}, **flags, **options}
+    assert isinstance(client.ask(make(Exchange.Declare, **fields)), Exchange.DeclareOk)
+
+
+def test_internal_and_alternate_exchanges_and_the_user_of_a_message(site: Site, client: Client, queue: str) -> None:
+    hidden, shown = f"{queue}.hidden", f"{queue}.shown"
+    declared(client, hidden, "fanout", internal=True)
+    declared(client, shown, "direct", arguments={"alternate-exchange": hidden})
+    client.declare(queue)
+    client.call(1, Queue.Bind(queue=queue, exchange=hidden), Queue.BindOk)
+    for again in (False, True):
+        client = site.middle() if again else client
+        assert client.refusal(publish_octets(b"x", "k", exchange=hidden)) == 403
+        assert client.refusal(publish_octets(b"x", "k", exchange=shown, user_id="somebody")) == 406
+        client.publish(b"1", "k", exchange=shown, user_id="guest", mandatory=True)
+        assert client.bodies(queue) == [b"1"]
+    assert client.refusal(commands.Exchange.Delete(exchange=hidden, if_unused=True)) == 406
+
+
 # ---------------------------------------------------------------- how often a message comes back
 
 QUORUM = {"x-queue-type": "quorum", "qpid.replicate": "all"}
