@@ -272,16 +272,27 @@ class Worker(Client):
 
 
 class Hermit(Client):
-    """Consumes what is sent to `fan` from a queue of its own, exclusive or auto-delete, and dies now and then."""
+    """Consumes what is sent to `fan` from a queue of its own, exclusive or auto-delete, and dies now and then.
+
+    With a `timeout` (seconds) the queue waits for it."""
+
+    _began = 0.0
+
+    @property
+    def _timeout(self) -> int:
+        return int(self.fields.get("timeout", 0))
 
     @property
     def _queue(self) -> str:
-        return f"own.{self.name}.{self._life}"
+        return f"own.{self.name}" if self._timeout else f"own.{self.name}.{self._life}"
 
     def greeting(self) -> Greeting:
         exclusive = self.fields["exclusive"]
-        options = {"durable": False, "exclusive": exclusive, "auto_delete": not exclusive}
-        self.history.moved_in(self.name, self._queue)
+        options: dict[str, Any] = {"durable": False, "exclusive": exclusive, "auto_delete": not exclusive}
+        if self._timeout:
+            options["arguments"] = {"qpid.auto_delete_timeout": self._timeout}
+        self._began = self.scheduler.now
+        self.history.moved_in(self.name, self._queue, alone=exclusive)
         return [
             (amqp.channel_open(), amqp.CHANNEL_OK),
             *self.declarations(self.simulation.topology),
@@ -289,6 +300,10 @@ class Hermit(Client):
             (amqp.consume(self._queue, "h"), amqp.CONSUME_OK),
             (amqp.bind(self._queue, "fan", ""), amqp.BIND_OK),
         ]
+
+    def answered(self, method: int) -> None:
+        if method == amqp.CONSUME_OK and self._timeout:
+            self.history.kinds.stays(self._queue, self.ballot, self._began, self._timeout)
 
     def ready(self) -> None:
         self.later(self.rng.expovariate(1 / 0.5), lambda: self.lost("it dies"))

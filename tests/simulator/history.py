@@ -45,6 +45,9 @@ taken for a client with automatic acknowledgement; a delivery by itself is nothi
          only one that is not the last may leave otherwise, and when all is done there is one of each value
     I31  what has a time to live does not leave before it; of a queue with a limit only what has as many behind it
          leaves, and when all is done it has no more (I27, I28, I30, I31: `kinds.py`)
+    I33  an auto-delete queue with a timeout is not deleted before its consumer has been away for so long, by the
+         primary that it consumed from, nor by a new one before it has led for so long; in the end it is
+    I34  an exclusive queue is in no log
     I19  a backup that cannot keep up costs bounded memory and time: while more than `backlog_high` waits for one, the
          primary reads no publisher; one for which so much waits longer than `slow_backup_timeout` goes from the set,
          unless the rest would be too few; for one that is kept out because it is late no publisher waits
@@ -122,6 +125,7 @@ class History:
         self.groups = Groups()
         self.kinds = Kinds(self)
         self.homes: dict[str, str] = {}
+        self.alone: dict[str, str] = {}
         """Queues of hermits by client; they go with it."""
         self.relocated_at = 0.0
         """When the last planned switch-over began."""
@@ -265,9 +269,10 @@ class History:
             raise Violation(f"I8: {body[:40]!r} was never sent like that")
         self.counts["overheard"] += 1
 
-    def moved_in(self, client: str, queue: str) -> None:
-        """A hermit has a new queue, and not its old one."""
+    def moved_in(self, client: str, queue: str, alone: bool = False) -> None:
+        """A hermit has a new queue, and not its old one.  `alone`: an exclusive one."""
         self.homes[client] = queue
+        self.alone[client] = queue if alone else ""
 
     def _check_order(self, queue: str, stream: str, name: str, priority: int) -> None:
         key, _, attempt = name.partition("@")
@@ -339,8 +344,11 @@ class History:
     def sealed(self, process: BrokerProcess, batch: Batch) -> None:
         """A primary has sealed a batch; of several that are sealed together only the last one shows a state."""
         check_queues(process)
+        ballot = batch.last >> 48, process.node.local.id
+        before = self.ledger.chapters[ballot].end
         for queue, name, id in self.ledger.append(process.node.local.id, batch, self._now()):
-            self.kinds.arrived((batch.last >> 48, process.node.local.id), queue, name, id)
+            self.kinds.arrived(ballot, queue, name, id)
+        self.kinds.check_homes(self.ledger.chapters[ballot], before, process.clock.rate)
         if batch.last == process.engine.position:
             self.ends[process.node.local.id, batch.last] = held_ids(process)
 
@@ -384,6 +392,7 @@ class History:
             base = make(max(epochs), sequence_of(process.engine.position))
         held = lineage.get(epoch_of(base))
         chapter = self.ledger.open(ballot, held.leader if held is not None else "", base)
+        self.kinds.began[ballot] = self._now()
         if not chapter.before:
             # The best copy after a total failure is no prefix of any log, and its queues are not declared again.
             chapter.names.update({queue.number: queue.name for queue in queues(process)})

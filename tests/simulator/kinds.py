@@ -1,4 +1,5 @@
-"""What queues of special kinds promise beside what all do: I27, I28, I30 and I31 of `history.py`.  Raises Violation.
+"""What queues of special kinds promise beside what all do: I27, I28, I30, I31, I33 and I34 of `history.py`.  Raises
+Violation.
 
 Stated by what clients sent and by what the logs say came and went; no broker is asked."""
 
@@ -7,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tests.simulator import ledger
-from tests.simulator.ledger import Log
+from tests.simulator.ledger import Chapter, Log
 from tests.simulator.records import Ballot, Contents
 from tests.simulator.scheduler import Violation
 from tests.simulator.topology import LATER, ONCE, QUEUES
@@ -26,6 +27,11 @@ class Kinds:
 
     def __init__(self, history: History) -> None:
         self._history = history
+        self.began: dict[Ballot, float] = {}
+        """When these primaries began to lead."""
+        self._stays: dict[str, dict[Ballot, float]] = {}
+        """Queue -> when its consumer came, at the latest, to the primary of this ballot."""
+        self._timeouts: dict[str, int] = {}
 
     def _now(self) -> float:
         return self._history.simulation.scheduler.now
@@ -72,6 +78,23 @@ class Kinds:
         """For the count of what was published again, though it was confirmed."""
         same = [self._history.copies[each] for queue in queues if queue in ONCE for each in self.same(name, queue)]
         self._history.counts["confirmed again"] += sum(bool(copy.confirmed) for copy in same) > 1
+
+    def stays(self, queue: str, ballot: Ballot, since: float, timeout: int) -> None:
+        """A consumer has been told that it consumes, which it had asked for at this time."""
+        self._stays.setdefault(queue, {})[ballot] = since
+        self._timeouts[queue] = timeout
+
+    def check_homes(self, chapter: Chapter, before: int, rate: float) -> None:
+        """What a primary, whose clock goes at this rate, has appended behind `before`.  I33, I34."""
+        for queue, timeout in self._timeouts.items():
+            for change in chapter.changes.get(f"queue {queue}", ()):
+                since = max(self.began[chapter.ballot], self._stays[queue].get(chapter.ballot, 0.0))
+                if change.position > before and not change.there and change.at < since + timeout / rate - SKEW:
+                    raise Violation(f"I33: {queue} is deleted at {change.at:.2f}, before {since + timeout / rate:.2f}")
+                self._history.counts["homes given up"] += change.position > before and not change.there
+        for queue in self._history.alone.values():
+            if f"queue {queue}" in chapter.changes:
+                raise Violation(f"I34: {queue}, which is exclusive, is in the log of {chapter.ballot}")
 
     # ---- a message is missing -------------------------------------------------------------------------------------
 

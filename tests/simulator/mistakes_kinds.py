@@ -1,4 +1,5 @@
-"""Mistakes about queues of special kinds: keys that enter once, delays, groups, last values, letters that are kept."""
+"""Mistakes about queues of special kinds: keys that enter once, delays, groups, last values, letters that are kept,
+queues that end with their clients."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from typing import Any
 from ha.model.protocol import Kind
 from ha.shell.configuration import VHostConfiguration
 from ha.shell.core_link import CoreLink
-from qpidd_py.broker import configuration, deduplication, qpid_arguments
+from qpidd_py.broker import configuration, deduplication, qpid_arguments, vhost
 from qpidd_py.broker import queue as queues
 from qpidd_py.core import Queue
 from qpidd_py.core.values import keep_last_of
@@ -109,6 +110,32 @@ def expires_early() -> AbstractContextManager[None]:
 def limit_off_by_one() -> AbstractContextManager[None]:
     """A queue is full with the last message that it may have."""
     return _limited(lambda core: _set(core, "max_count", core.max_count - (core.name == "short")))
+
+
+def leaves_early() -> AbstractContextManager[None]:
+    """A queue waits for its consumer for a part of its time."""
+
+    def delay(self: queues.DeclaredQueue) -> float | None:
+        value: float | None = old(self)
+        return value and value / 4
+
+    old: Any = queues.DeclaredQueue.delay.fget  # type: ignore[attr-defined]
+    return patched(queues.DeclaredQueue, delay=property(delay))
+
+
+def waits_for_ever() -> AbstractContextManager[None]:
+    """A queue waits for its consumer and is never deleted."""
+    return patched(queues.DeclaredQueue, delay=property(lambda self: 1e6 if self.auto_delete else None))
+
+
+def exclusive_replicated() -> AbstractContextManager[None]:
+    """An exclusive queue is replicated like any other."""
+
+    def level(arguments: Mapping[str, Any], temporary: bool, default: str) -> str:
+        return old(arguments, False, default)
+
+    old = vhost.queue_level  # type: ignore[attr-defined]
+    return patched(vhost, queue_level=level)
 
 
 def _set(core: Queue, name: str, value: int) -> None:

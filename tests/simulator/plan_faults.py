@@ -46,6 +46,7 @@ APART = (
     "groups",
     "values",
     "kept letters",
+    "homes",
     "reads",
     "pages",
 )

@@ -165,10 +165,18 @@ def _kept_letters(rng: Random) -> Drawn:
     return ["patient", "turned"], [_user(rng, "s2", "turned")], [*_many(rng, "patient", 40), *orders]
 
 
+def _homes(rng: Random) -> Drawn:
+    """A queue of its own waits for a client that dies now and then, or is exclusive and does not."""
+    timed: Fields = {"name": "h2", "kind": "hermit", "exclusive": False, "timeout": 1}
+    lonely: Fields = {"name": "h3", "kind": "hermit", "exclusive": True}
+    return [], [timed, lonely], [a_publish(rng, "p1", a_time(rng), "fan") for _ in range(rng.randint(3, 20))]
+
+
 KINDS: Mapping[str, Callable[[Random], Drawn]] = {
     "once": _once,
     "delays": _delays,
     "groups": _groups,
     "values": _values,
     "kept letters": _kept_letters,
+    "homes": _homes,
 }

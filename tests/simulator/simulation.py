@@ -207,7 +207,8 @@ class Simulation:
         for queue in queues(primary):
             if queue.name in drained and (queue.core.ready or queue.core.unacked):
                 return f"queue {queue.name} holds {queue.core.ready} ready and {queue.core.unacked} unacknowledged"
-            if queue.name.startswith("own.") and queue.exclusive and queue.name not in homes:
+            left = queue.name.startswith("own.") and queue.name not in homes
+            if left and (queue.exclusive or (queue.delay is not None and not queue.waits_for_its_first_user)):
                 return f"queue {queue.name} is there, and its client is gone"
         return ""
 

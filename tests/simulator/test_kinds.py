@@ -11,7 +11,7 @@ import pytest
 
 from tests.simulator.groups import Groups
 from tests.simulator.kinds import Kinds
-from tests.simulator.ledger import Chapter, Ledger
+from tests.simulator.ledger import Change, Chapter, Ledger
 from tests.simulator.records import Copy
 from tests.simulator.scheduler import Violation
 from tests.simulator.tokens import Tokens
@@ -110,3 +110,21 @@ def test_what_a_token_must_not_be() -> None:
         tokens.given("k3:1", 9, b, "p1.1@1")
         with pytest.raises(Violation, match="I26: k"):
             tokens.given(*second, "p1.1@1")
+
+
+def test_what_a_home_must_not_do() -> None:
+    kinds, chapter = _kinds()
+    kinds._history.alone = {"h1": "own.h1.1", "h2": ""}
+    kinds.began[chapter.ballot] = 1.0
+    kinds.stays("own.h2", chapter.ballot, since=2.0, timeout=1)
+    chapter.changes["queue own.h2"] = [Change(1, 2.0, True), Change(2, 2.5, False), Change(5, 3.0, False)]
+    kinds.check_homes(chapter, 2, 1.0)
+    kinds.check_homes(chapter, 1, 2.0)  # by its clock it is a second
+    with pytest.raises(Violation, match="I33: own"):
+        kinds.check_homes(chapter, 1, 1.0)
+    kinds.began[chapter.ballot] = 2.5
+    with pytest.raises(Violation, match="I33: own"):
+        kinds.check_homes(chapter, 2, 1.0)
+    chapter.changes = {"queue own.h1.1": [Change(1, 2.0, True)]}
+    with pytest.raises(Violation, match="I34"):
+        kinds.check_homes(chapter, 0, 1.0)
