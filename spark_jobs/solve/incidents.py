@@ -40,6 +40,8 @@ class Incident:
     others: list[Mapping[str, Any]] = field(default_factory=list)
     promotions: list[Promotion] = field(default_factory=list)
     old: Promotion | None = None
+    dead: Event | None = None
+    """The last sign of a failure."""
     rest: Event | None = None
     """With this line it had settled."""
     since: int | None = None
@@ -57,7 +59,7 @@ class Incident:
 
     @property
     def last(self) -> int:
-        return int(max(event["ts_est"] for event in self.seeds)) if self.seeds else self.begin
+        return int(self.seeds[-1]["ts_est"]) if self.seeds else self.begin
 
     @property
     def end(self) -> int | None:
@@ -150,6 +152,7 @@ def _row(incident: Incident, facts: Facts) -> Row:
 
 def _groups(facts: Facts, cluster: str) -> list[Incident]:
     groups: list[Incident] = []
+    done = {id(promotion.done): promotion for promotion in facts.promotions}
     for event, fresh in _seeds(facts):
         at = event["ts_est"]
         group = groups[-1] if groups else None
@@ -161,7 +164,8 @@ def _groups(facts: Facts, cluster: str) -> list[Incident]:
             group = Incident(cluster)
             groups.append(group)
         group.seeds.append(event)
-        group.promotions = _promotions(facts, group)
+        group.dead = event if _is_death(event, facts) else group.dead
+        group.promotions += [done[id(event)]] if id(event) in done else []
     for number, group in enumerate(groups):
         group.until = groups[number + 1].begin if number + 1 < len(groups) else None
         group.rest = _settled(facts, group, group.until)
@@ -222,24 +226,18 @@ def _of_cluster(event: Event, facts: Facts) -> bool | None:
     return True if facts.is_dead_broker(event) else None
 
 
-def _promotions(facts: Facts, group: Incident) -> list[Promotion]:
-    seeds = {id(event) for event in group.seeds}
-    return [promotion for promotion in facts.promotions if id(promotion.done) in seeds]
-
-
 def _settled(facts: Facts, group: Incident, until: int | None) -> Event | None:
     """The new primary is active and the DC idle, whichever of them has a log here."""
-    done = [promotion.done for promotion in group.promotions] or group.seeds[-1:]
-    dead = [event for event in group.seeds if _is_death(event, facts)]
-    begin = max(min(event["ts_lo"] for event in (*done, *dead)), group.begin - GAP)
-    after = [e for e in facts.between(begin, until) if not any(certainly_before(e, mark) for mark in done)]
-    after = [e for e in after if all(_ticked(mark, e) for mark in dead)]
+    done, dead = group.promotions[-1].done if group.promotions else group.seeds[-1], group.dead
+    begin = max(min(event["ts_lo"] for event in (done, dead) if event), group.begin - GAP)
+    after = [event for event in facts.between(begin, until) if not certainly_before(event, done)]
+    after = [event for event in after if dead is None or _ticked(dead, event)]
     moments: list[Event | None] = []
     if group.promotions:
-        last = group.promotions[-1]
-        own = (event for event in after if _is_active(event, last.node))
-        moments.append(next(own, None) if last.node in facts.own else last.done)
-    if any(event["kind"] == "fsa" for event in facts.between(group.begin - GAP, until)):
+        node = group.promotions[-1].node
+        own = (event for event in after if _is_active(event, node))
+        moments.append(next(own, None) if node in facts.own else done)
+    if facts.has_fsa(group.begin - GAP, until):
         idle = (event for event in after if event["kind"] == "fsa" and event.get("new") == "S_IDLE")
         moments.append(next(idle, None))
     known = [moment for moment in moments if moment is not None]

@@ -247,19 +247,26 @@ def _held(old: Span, new: Span, facts: Facts) -> Event | None:
     if old.term is None or base is None or attr(new.promotion.done, "forced"):
         return None
     rows = facts.between(old.promotion.at, None)
-    ends = (e for e in rows if e["kind"] == "demote" and e.get("node") == old.node and attr(e, "confirmed").isdigit())
-    end = next(ends, None)
+    end = next(
+        (e for e in rows if e["kind"] == "demote" and e.get("node") == old.node and _confirmed(e) is not None), None
+    )
     if end is None or end.get("proc") != old.promotion.done.get("proc"):
         return None
     followed = any(
         (e.get("last_pos") or 0) >> 48 == old.term for e in rows if e.get("node") == new.node and e.get("source") in OWN
     )
-    return end if followed and (int(attr(end, "confirmed")) & SEQUENCE) <= base else None
+    return end if followed and (_confirmed(end) or 0) <= base else None
+
+
+def _confirmed(event: Event) -> int | None:
+    """Its sequence; None if the line does not say it."""
+    said = attr(event, "confirmed")
+    return int(said) & SEQUENCE if said.isdecimal() and len(said) <= 20 else None
 
 
 def _why_held(old: Span, new: Span, end: Event) -> str:
-    upto = int(attr(end, "confirmed")) & SEQUENCE
-    return f"{old.node} had confirmed up to {upto} when it stepped down, and {new.node} was promoted with all of it"
+    upto = f"{old.node} had confirmed up to {_confirmed(end)} when it stepped down"
+    return f"{upto}, and {new.node} was promoted with all of it"
 
 
 def _roles(old: Span, new: Span, in_order: bool) -> str:

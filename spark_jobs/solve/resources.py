@@ -136,5 +136,9 @@ class _Watch:
 
 def _alive(facts: Facts, node: str, end: Event) -> int | None:
     """us: the last line that the node's own cluster software wrote before."""
-    own = (e for e in reversed(facts.rows) if e.get("node") == node and e.get("source") in CLUSTER)
+    own = (
+        e
+        for e in reversed(facts.between(None, end["ts_est"] + 1))
+        if e.get("node") == node and e.get("source") in CLUSTER
+    )
     return next((e["ts_lo"] for e in own if e["ts_hi"] < end["ts_lo"]), None)

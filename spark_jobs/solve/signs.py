@@ -6,7 +6,7 @@ compared between two nodes is compared by these bounds; two lines of one node by
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -276,6 +276,12 @@ class Facts:
             elif event["kind"] in ("backup_connected", "membership") and event.get("source") in OWN:
                 names.add(event.get("peer") or "")
         return sorted(names - {""})
+
+    def has_fsa(self, begin: int, end: int | None) -> bool:
+        """True if a controller told its state in [begin, end)."""
+        found = self.kinds.get("fsa", [])
+        index = bisect_left(found, begin, key=lambda event: event["ts_est"])
+        return index < len(found) and (end is None or found[index]["ts_est"] < end)
 
     def first(self, wanted: Callable[[Event], bool], begin: int | None = None, end: int | None = None) -> Event | None:
         """The first one in [begin, end) that is wanted."""

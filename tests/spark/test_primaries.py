@@ -263,6 +263,6 @@ def test_a_frozen_primary_that_says_what_it_had_confirmed(beyond: int | None, ve
         assert "node2 was promoted with all of it" in row["why"]
 
 
-@pytest.mark.parametrize("said", ["", "x", "-1", "1.5"])
+@pytest.mark.parametrize("said", ["", "x", "-1", "1.5", "\u00b2", "9" * 5000], ids=lambda said: str(len(said)))
 def test_a_position_that_is_none_proves_nothing(said: str) -> None:
     assert woken(attrs={"confirmed": said})["verdict"] == "possible"
