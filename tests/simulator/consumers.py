@@ -305,6 +305,13 @@ class Hermit(Client):
         if method == amqp.CONSUME_OK and self._timeout:
             self.history.kinds.stays(self._queue, self.ballot, self._began, self._timeout)
 
+    def refused(self, text: str) -> None:
+        """An answer may come so late that the queue has been given up before it consumes."""
+        if self._timeout and text.startswith(f"NOT_FOUND - no queue '{self._queue}'"):
+            self.lost(text)
+        else:
+            super().refused(text)
+
     def ready(self) -> None:
         self.later(self.rng.expovariate(1 / 0.5), lambda: self.lost("it dies"))
 
