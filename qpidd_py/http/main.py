@@ -36,6 +36,9 @@ def make_parser() -> Parser:
 
 def run(options: Options, target: Target, _: float) -> int:
     """Raises all errors; `main` prints them as one line."""
+    if name := _missing():
+        print(f"{PROGRAM}: the Python package {name} is missing; `pip install {name}` installs it", file=sys.stderr)
+        return 1
     host, port = split_host_port(options.listen)
     if not host or port is None:
         raise UsageError(f"argument --listen: found {options.listen!r}, wanted HOST:PORT")
@@ -47,6 +50,16 @@ def run(options: Options, target: Target, _: float) -> int:
         tls.load_cert_chain(options.listen_certificate, options.listen_key)
     asyncio.run(_serve(target, host, port, tls))
     return 0
+
+
+def _missing() -> str | None:
+    """A package of the extra `http` that is not installed."""
+    try:
+        import aiohttp  # noqa: F401
+        import pika  # noqa: F401
+    except ModuleNotFoundError as error:
+        return error.name
+    return None
 
 
 async def _serve(target: Target, host: str, port: int, tls: ssl.SSLContext | None) -> None:

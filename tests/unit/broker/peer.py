@@ -15,6 +15,7 @@ class Peer:
     """One client of `broker`."""
 
     waiting = 0
+    user = "guest"
 
     def __init__(self, broker, opened=True, heartbeat=0, user="guest", **properties):
         self.broker = broker
