@@ -89,7 +89,17 @@ def test_nothing_leads_back_to_where_it_was_built(tree: Path) -> None:
 
 def test_holds_what_the_broker_needs_and_no_tools_for_development(tree: Path) -> None:
     packages = {path.name.partition("-")[0].lower() for path in site_packages(tree).glob("*.dist-info")}
-    assert packages == {"qpidd_py", "pamqp", "pika", "prometheus_client", "psutil", "pyyaml", "sh", "tenacity"}
+    assert packages == {
+        "qpidd_py",
+        "google_re2",
+        "pamqp",
+        "pika",
+        "prometheus_client",
+        "psutil",
+        "pyyaml",
+        "sh",
+        "tenacity",
+    }
     assert not list(site_packages(tree).glob("*.pth"))  # each would be read at each start of a tool
 
 
