@@ -6,8 +6,8 @@
         └── the link is lost (after a delay), or a claim was granted ───────┘
 
 A *hint* is the address of the next primary: a claimant that has our grant, or the target of our hand-over.  It is tried
-before a survey, and forgotten when there is no answer, when it has not become primary after HINT_ATTEMPTS, or when a
-primary has welcomed or refused us.
+before a survey, and forgotten when there is no answer, when it has not become primary after HINT_ATTEMPTS, when our
+disk fails, or when a primary has welcomed or refused us.
 
 Invariants: at most one survey or one attempt to connect is under way; results of an earlier one, known by its number
 (`_attempt`), are dropped, and a link of it is closed.  `found` is called only in CONNECTING, and never in a pause.
@@ -192,6 +192,7 @@ class Finder:
     def _connect(self, address: str) -> None:
         if self._local.disk.error:
             # A broker that cannot store its state must not connect: repeated links would make the primary wait for it.
+            self.hint = ""  # it is of the moment: kept until the disk is mended, it would be tried first, slowly
             self._again()
             return
         self._attempt += 1

@@ -388,3 +388,19 @@ def test_a_primary_with_a_slow_disk_gives_way_and_is_promoted_last() -> None:
     disk._next = 0.0  # the next attempt is due
     world.until(lambda: disk.slow == "", 5.0)
     assert a.candidacy.score == world["c"].node.candidacy.score
+
+
+def test_a_hint_of_the_time_before_is_forgotten_while_the_disk_fails() -> None:
+    """`b` has claimed an epoch and is no primary: kept until the disk is mended the hint would be tried first, each time
+    after the longest delay, and `c` would have no score meanwhile."""
+    world = three()
+    world["a"].kill()
+    world.until(lambda: world["c"].node.candidacy.score is not None, 20)
+    fail(world, "c")
+    assert "cannot store its vote" in world.refused("b")
+    role = cast(Backup, world["c"].node.role)
+    role.follow(world["b"].node.local.settings.address)
+    world.run(3.0)
+    assert role.primary_address == ""
+    repair(world, "c")
+    world.until(lambda: world["c"].node.candidacy.score is not None, 3)
