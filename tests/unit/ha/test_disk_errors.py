@@ -391,8 +391,8 @@ def test_a_primary_with_a_slow_disk_gives_way_and_is_promoted_last() -> None:
 
 
 def test_a_hint_of_the_time_before_is_forgotten_while_the_disk_fails() -> None:
-    """`b` has claimed an epoch and is no primary: kept until the disk is mended the hint would be tried first, each time
-    after the longest delay, and `c` would have no score meanwhile."""
+    """`b` has claimed an epoch and is no primary: a hint that was kept until the disk is mended would be tried first,
+    each time after the longest delay, and `c` would have no score meanwhile."""
     world = three()
     world["a"].kill()
     world.until(lambda: world["c"].node.candidacy.score is not None, 20)
