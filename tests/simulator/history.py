@@ -444,7 +444,7 @@ class History:
     def _lists(self, member: Member | None) -> bool:
         return member is not None and (not self.newest.version or self.newest.lists(member))
 
-    def _outdated(self, process: BrokerProcess) -> bool:
+    def outdated(self, process: BrokerProcess) -> bool:
         """It has an old copy: what it holds counts from when a set lists this process."""
         member = process.node.local.member
         if process.outdated and any(each.same_life(member) for each in self.newest.members):
@@ -454,7 +454,7 @@ class History:
     def survivors(self, among: Iterable[BrokerProcess] | None = None) -> list[BrokerProcess]:
         """Alive, whole, and in the newest in-sync set; everyone before there was any."""
         candidates = self.simulation.brokers if among is None else among
-        alive = [process for process in candidates if process.alive and not self._outdated(process)]
+        alive = [process for process in candidates if process.alive and not self.outdated(process)]
         if not self.newest.version:
             return alive
         return [

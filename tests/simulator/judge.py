@@ -49,10 +49,11 @@ class Judge:
             self._check_rivals(process, safe, above)
 
     def _check_backup(self, process: BrokerProcess, other: BrokerProcess, safe: int) -> None:
-        """I10.  One that has gone over to a newer primary is compared with that one's log (I9, I3)."""
+        """I10.  One that has gone over to a newer primary is compared with that one's log (I9, I3).  What was put back
+        from a backup has acknowledged what it lacks: that it is not promoted alone is I1."""
         ballot = process.node.local.persisted.ballot
         gone_over = epoch_of(other.engine.position) > ballot[0]
-        if not other.node.local.whole or gone_over:
+        if not other.node.local.whole or gone_over or self.history.outdated(other):
             return
         if lacking := self.shadow.lacks(other, ballot, safe):
             raise Violation(f"I10: {process.name} says that {safe:#x} is safe, and {lacking}")
