@@ -333,10 +333,11 @@ class Judge:
     def _gambled_away(self, name: str, queue: str) -> bool:
         """Delivered (or from the queue to which it was sent on), lost with the last broker that held it, or removed by
         one of the primaries that had it."""
-        copy, chapters = self.history.copies[name], self.history.ledger.chapters.values()
+        records = self.history.ledger
+        copy, chapters = self.history.copies[name], [*records.chapters.values(), *records.twins]
         if any(name in self.history.taken.get(each, ()) for each in (queue, LETTERS.get(queue, queue))):
             return True
-        confirming = self.history.ledger.log_of(copy.ballot)
+        confirming = records.log_of(copy.ballot)
         return any(self.may_be_gone(name, copy, queue, chapter.whole(), confirming) for chapter in chapters)
 
     def _check_alien(self, promotion: Promotion) -> None:

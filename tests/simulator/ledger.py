@@ -70,10 +70,14 @@ class Ledger:
 
     def __init__(self) -> None:
         self.chapters: dict[Ballot, Chapter] = {}
+        self.twins: list[Chapter] = []
+        """Those of which another broker with the same identity has begun one, which only a gambling manager allows."""
 
     def open(self, ballot: Ballot, leader: str, base: int) -> Chapter:
         """The chapter of a new primary, which held the log of (epoch of `base`, `leader`) up to `base`."""
         before = self.chapters.get((base >> 48, leader))
+        if ballot in self.chapters:
+            self.twins.append(self.chapters[ballot])
         chapter = self.chapters[ballot] = Chapter(ballot, ((before, base), *before.before) if before else ())
         return chapter
 
