@@ -66,7 +66,9 @@ everything and cannot be heard.
 With a *registry* (`recorder.py`) N is certain: no set is in force that is not in it.  Then R2 for a whole member of N,
 R3's silence, R4's doubt and R5's unheard claimant do not apply, because each of them guards against a silent broker
 that knows a newer set; and "fresh" means that the registry is empty, too.  N is not certain when a broker that was
-heard knows a newer set than the registry: the registry was switched on later, or lost its content.
+heard knows a newer set than the registry: the registry was switched on later, or lost its content.  But a set that its
+leader has stored and not recorded yet is certain if that leader is heard, whole, and its claim is the last one on
+record: only the leader of an epoch makes sets of it, and a later epoch would be on record.
 
 N may be on record without being in force, if its leader died in between.  Until N is known to be in force, the members
 of the set before it that N lacks are on record, too (`HaState.replaced`), and in R5 they count as members of N.
@@ -128,10 +130,16 @@ class ManagerRecord:
     def newest(self) -> InSync:
         return max((self.known, *(state.in_sync for state in self.states)), key=lambda in_sync: in_sync.key)
 
-    def covers(self, newest: InSync) -> bool:
-        """True if this is certainly the newest set."""
+    def covers(self, newest: InSync, heard: Iterable[View] = ()) -> bool:
+        """True if this is certainly the newest set: it is on record, or of the last epoch on record, and its leader is
+        among `heard` and knows no newer one."""
         sets = [state.in_sync.key for state in self.states]
-        return self.registry and max(sets, default=InSync().key) >= newest.key
+        recorded = max(sets, default=InSync().key) >= newest.key
+        return self.registry and (recorded or (self._last(newest) and any(_leads_to(view, newest) for view in heard)))
+
+    def _last(self, newest: InSync) -> bool:
+        claimed = max((state.ballot for state in self.states), default=(0, ""))
+        return claimed == (newest.epoch, newest.leader)
 
     def replaced(self, newest: InSync) -> tuple[Member, ...]:
         """Brokers, other than the members of this set, that may hold all that was confirmed, because the set is not
@@ -251,7 +259,8 @@ def decide(
     me, survey = _without_old_copies(me, record.settle(survey, newest))
     ballots = [me.ballot, *(view.ballot for view in survey.views), *(state.ballot for state in record.states)]
     gone = record.dead(newest) if record.registry else None
-    certain, replaced = record.covers(newest), _members(record.replaced(newest), me, survey, safety, newest)
+    certain = record.covers(newest, (me, *survey.views))
+    replaced = _members(record.replaced(newest), me, survey, safety, newest)
     case = _Case(me, survey, safety, newest, max(ballots), certain, behind, replaced, gone)
     refusal = _forbidden(case) or ("" if force else _check(case))
     epoch = 1 + max(case.claimed[0], newest.epoch)
@@ -263,6 +272,11 @@ def decide(
     positions = {view.id: (view.stored, view.writer) for view in whole}
     holders = (*newest.members, *replaced)
     return Claim(epoch, newest, _expected(me, survey, newest), case.whole, positions, holders, survey.lost)
+
+
+def _leads_to(view: View, newest: InSync) -> bool:
+    """It is the leader that has made this set, and knows no newer one."""
+    return view.id == newest.leader and view.whole and view.in_sync.key == newest.key
 
 
 def _without_old_copies(me: View, survey: Survey) -> tuple[View, Survey]:

@@ -90,6 +90,31 @@ def test_the_registry_covers_what_it_knows_itself() -> None:
     assert not ManagerRecord(known=newer, registry=True).covers(newer)
 
 
+UNRECORDED = InSync(2, "id-b", 4, (A, B))
+"""The first set of `b`, which it has stored and not recorded: all lost power then."""
+
+
+def test_a_set_that_its_leader_has_not_recorded_yet_is_certain_if_that_leader_is_heard() -> None:
+    claimed = (state("a"), state("b", SET, 2, "id-b"))
+    record, leader = ManagerRecord(claimed, registry=True), view(in_sync=UNRECORDED)
+    assert record.covers(UNRECORDED, (view(C), leader))
+    assert not record.covers(UNRECORDED) and not record.covers(UNRECORDED, (view(A, in_sync=UNRECORDED),))
+    assert not record.covers(UNRECORDED, (broken(in_sync=UNRECORDED),)), "it does not know what it may have forgotten"
+    assert not record.covers(UNRECORDED, (view(in_sync=SET),)), "another has told of it"
+    assert not ManagerRecord(claimed).covers(UNRECORDED, (leader,)), "there is no registry"
+    later = ManagerRecord((*claimed, state("c", SET, 3, "id-c")), registry=True)
+    assert not later.covers(UNRECORDED, (leader,)), "the leader of a later epoch may have made a newer one"
+    lost = ManagerRecord((state("a"),), registry=True)
+    assert not lost.covers(UNRECORDED, (leader,)), "the registry lacks its claim, so it may lack others"
+
+
+def test_such_a_leader_does_not_wait_for_a_member_that_does_not_answer() -> None:
+    record = ManagerRecord((state("a"), state("b", SET, 2, "id-b")), registry=True)
+    me = view(in_sync=UNRECORDED, state=State.JOINING, doubt=True, stood=True)
+    assert claim(me, survey(view(C), a=SILENT), record=record).whole
+    assert "does not answer" in refusal(me, survey(view(C), a=SILENT), record=ManagerRecord(registry=True))
+
+
 def settled(outcomes: dict[str, Outcome], gone: set[str], *sets: InSync) -> dict[str, Outcome]:
     record = ManagerRecord(tuple(state("a", each) for each in sets), gone=frozenset(gone))
     return dict(record.settle(Survey((), outcomes), SET).outcomes)
