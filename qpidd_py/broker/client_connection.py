@@ -30,7 +30,7 @@ from pamqp.base import Frame
 from qpidd_py.amqp.codec import decode_method, decode_properties, encode_method, ids, make
 from qpidd_py.amqp.constants import HEARTBEAT_FRAME, PROTOCOL_HEADER
 from qpidd_py.amqp.handshake import Handshake
-from qpidd_py.amqp.sasl import Authenticate
+from qpidd_py.amqp.sasl import EXTERNAL, Authenticate
 from qpidd_py.broker.access import refuse
 from qpidd_py.broker.addressing import REPLY_TO, with_reply_to
 from qpidd_py.broker.channels import Channels
@@ -337,7 +337,7 @@ class ClientConnection:
         refusal = hooks.admit(self, self.client_properties) if hooks is not None else None
         if refusal is not None:
             raise ConnectionException(refusal.code, refusal.text, *ids(command))
-        self.access = self.broker.rights.access(self.user, HOST)
+        self.access = self.broker.rights.access(self.user, HOST, self.handshake.mechanism == EXTERNAL)
         if not self.access.enters:
             text = f"access to vhost '{HOST}' refused for user '{self.user}'"
             raise ConnectionException(ReplyCode.NOT_ALLOWED, text, *ids(command))

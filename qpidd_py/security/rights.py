@@ -7,6 +7,7 @@ empty pattern fits the empty name only, as in RabbitMQ.
     user                                                         may
     of brokers (ha-username), or where logins are not checked    everything
     of the user file, without a permission in the settings       everything
+    of a certificate (EXTERNAL), unknown to the settings         everything
     any other                                                    what its permission says; without one it cannot enter
 
 `Access` is one object per user: connections keep it, and a change of a setting changes it.
@@ -79,9 +80,11 @@ def _escaped(text: str) -> str:
 class Access:
     """What one user may do in one virtual host."""
 
-    def __init__(self, user: str, host: str) -> None:
+    def __init__(self, user: str, host: str, certified: bool = False) -> None:
+        """`certified`: an authority of ours has signed the name."""
         self.user = user
         self.host = host
+        self.certified = certified
         self.everything = True
         self.enters = True
         self.tags: frozenset[str] = frozenset(TAGS)
@@ -142,7 +145,7 @@ class Rights:
 
     def __init__(self, settings: Lookup) -> None:
         self._settings = settings
-        self._accesses: WeakValueDictionary[tuple[str, str], Access] = WeakValueDictionary()
+        self._accesses: WeakValueDictionary[tuple[str, str, bool], Access] = WeakValueDictionary()
         self.checked = False
         """Whether logins are; where they are not, every user may do everything."""
         self.trusted: Callable[[str], bool] = lambda user: False
@@ -152,10 +155,10 @@ class Rights:
         self.names: Callable[[], Collection[str]] = tuple
         """All of these."""
 
-    def access(self, user: str, host: str) -> Access:
-        found = self._accesses.get((user, host))
+    def access(self, user: str, host: str, certified: bool = False) -> Access:
+        found = self._accesses.get((user, host, certified))
         if found is None:
-            found = self._accesses[user, host] = Access(user, host)
+            found = self._accesses[user, host, certified] = Access(user, host, certified)
             self._look(found)
         return found
 
@@ -168,7 +171,7 @@ class Rights:
         user, host = access.user, access.host
         entry = self._settings.get((USER, "", user))
         permission = self._settings.get((PERMISSION, host, user))
-        unset = entry is None and permission is None and self.local(user)
+        unset = entry is None and permission is None and (access.certified or self.local(user))
         unlimited = not self.checked or self.trusted(user) or unset
         tags = TAGS if unlimited else (entry or {}).get("tags", ())
         access.become(permission, self._settings.get((TOPIC, host, user)) or {}, frozenset(tags), unlimited)

@@ -72,8 +72,10 @@ def consumed(port: int) -> list[Any]:
     found: list[Any] = []
     client.call(1, Basic.Consume(queue="returns", consumer_tag="c"), Basic.ConsumeOk)
     client.publish(b"m", "returns")
-    while len(found) < 3:
+    published = False  # a quorum queue of RabbitMQ's confirms when it likes, also after it has delivered
+    while len(found) < 3 or not published:
         frame = client.read()[1]
+        published |= isinstance(frame, Basic.Ack)
         if isinstance(frame, Basic.Deliver):
             headers, body = client.content()
             found.append((frame.redelivered, headers, body))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-import shutil
 import subprocess
 import sys
 import urllib.error
@@ -20,7 +19,7 @@ from qpidd_py.security.users import hash_password
 from tests.support import programs
 from tests.support.process import BrokerProcess, HeldPort
 from tests.support.rabbit import rabbit_cluster
-from tests.support.system import package
+from tests.support.system import needs
 from tests.support.wait import wait_for
 
 TIME = 60.0
@@ -156,9 +155,8 @@ def rabbit() -> Iterator[Api]:
         yield Api(found.management_port)
 
 
+@needs("rabbitmqadmin")
 def test_rabbitmqadmins_vocabulary(api: Api, rabbit: Api) -> None:
-    if shutil.which("rabbitmqadmin") is None:
-        pytest.skip(f"rabbitmqadmin is not installed (package {package('rabbitmq-server')})")
     theirs = [told(rabbit.port, words) for words in VOCABULARY]
     ours = [told(api.port, words) for words in VOCABULARY]
     different = [

@@ -12,6 +12,7 @@ from qpidd_py.cli import qpid_config, qpid_stat
 from qpidd_py.cli.qpid_stat import main
 from qpidd_py.cli.stat_views import CONNECTIONS, EXCHANGES, QUEUES, SUBSCRIPTIONS, general, memory
 from qpidd_py.management.model import Management
+from qpidd_py.security.rights import Access
 from tests.support.socket_broker import SocketBroker
 from tests.unit.broker.peer import Peer
 
@@ -220,7 +221,7 @@ def test_who_may_close_a_connection(asker, arguments, said):
     broker.couriers.add("ha")
     peer, replies = Peer(broker), []
     arguments = {"number": peer.connection.number, **arguments}
-    connection: Any = SimpleNamespace(user=asker)
+    connection: Any = SimpleNamespace(user=asker, access=Access(asker, "/"))
     for _ in Management(broker).work("session.close", arguments, replies.append, connection):
         pass
     (reply,) = replies

@@ -251,6 +251,18 @@ def test_who_may_enter(realm: Realm) -> None:
     assert isinstance(opening(realm, "nobody"), Connection.Close)
 
 
+def test_a_name_in_a_certificate_needs_no_entry_and_obeys_one(realm: Realm) -> None:
+    rights = realm.broker.rights
+    certified, other = rights.access("carl", "/", True), rights.access("carl", "/")
+    assert (certified.everything, other.everything, other.enters) == (True, False, False)
+    realm.ask("user.put", user="carl")
+    assert not certified.enters
+    realm.allow("", "", "^q$", user="carl")
+    assert certified.may("read", "q") and not certified.may("write", "q")
+    realm.ask("user.delete", user="carl")
+    assert certified.everything and not other.enters
+
+
 def test_a_deleted_user_is_closed_and_may_do_nothing_before(realm: Realm) -> None:
     realm.allow(".*", ".*", ".*")
     peer = realm.peer()

@@ -215,7 +215,10 @@ class TestTheDoorOfRestores:
         site = Site()
         site.queue("main")
         queue: Any = site.broker.vhost.queues["main"]
-        broker: Any = SimpleNamespace(vhost=SimpleNamespace(queues={"main": queue}, exchanges={}))
+        configuration = SimpleNamespace(settings=())
+        broker: Any = SimpleNamespace(
+            vhost=SimpleNamespace(queues={"main": queue}, exchanges={}, configuration=configuration)
+        )
         door = RestoreDoor(broker, lambda: "", lambda *line: None)
         assert door._found() == "queue 'main'"
         broker.vhost.queues = {"main": SimpleNamespace(name="main", exclusive=True)}
