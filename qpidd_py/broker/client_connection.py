@@ -50,7 +50,7 @@ from qpidd_py.core.queue import Queue
 from qpidd_py.core.routes import Route
 from qpidd_py.errors import AmqpError, ConnectionException, InvariantError, ReplyCode
 from qpidd_py.logrules import NOTICE, Floods
-from qpidd_py.security.entries import WRITE
+from qpidd_py.security.entries import HOST, WRITE
 from qpidd_py.security.refusals import shown
 from qpidd_py.security.rights import Access, Rights
 
@@ -61,9 +61,6 @@ HANDSHAKE_FRAME: Final = 16384  # octets of a frame until limits are agreed
 CLOSING_TIME: Final = 5.0  # seconds for the peer's close-ok
 LONGEST_TICK: Final = 1.0  # seconds; see the head of this module
 LIMIT_TICK: Final = 0.5  # seconds between two looks at a time limit
-
-HOST: Final = "/"
-"""The virtual host."""
 
 _INDEX = Struct(">I")
 

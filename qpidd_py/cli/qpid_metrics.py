@@ -13,9 +13,18 @@ from collections.abc import Iterator, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-from qpidd_py.cli.client_socket import BrokerError, Deadline, ManagementSocket, RequestRefused, Target, split_host_port
+from qpidd_py.cli.client_socket import BrokerError, Deadline, ManagementSocket, RequestRefused, Target
 from qpidd_py.cli.output import describe, run_tool
-from qpidd_py.cli.target import Options, Parser, UsageError, add_address_options, add_login_options, run_parsed
+from qpidd_py.cli.target import (
+    Options,
+    Parser,
+    UsageError,
+    add_address_options,
+    add_listen_options,
+    add_login_options,
+    listen_address,
+    run_parsed,
+)
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -31,9 +40,7 @@ USAGE: Final = "qpid-metrics [OPTIONS]"
 def make_parser() -> Parser:
     parser = Parser(prog=PROGRAM, usage=USAGE, add_help=False, allow_abbrev=False)
     add = parser.add_argument_group("options").add_argument
-    add("--listen", default=f"127.0.0.1:{PORT}", metavar="HOST:PORT", help=f"serve here (default 127.0.0.1:{PORT})")
-    add("--listen-certificate", metavar="FILE", help="serve TLS with this certificate (PEM)")
-    add("--listen-key", metavar="FILE", help="its private key (PEM)")
+    add_listen_options(add, PORT)
     add("--queues", type=int, default=0, metavar="N", help="the N longest queues each by name, too (default 0)")
     add("--once", action="store_true", help="print the metrics once, and end")
     add_address_options(add)
@@ -90,14 +97,10 @@ def run(options: Options, target: Target, seconds: float) -> int:
 
 def _check(options: Options) -> tuple[str, int]:
     """The address to listen on.  Raises UsageError."""
-    host, port = split_host_port(options.listen)
-    if not host or port is None:
-        raise UsageError(f"argument --listen: found {options.listen!r}, wanted HOST:PORT")
+    address = listen_address(options)
     if options.queues < 0:
         raise UsageError(f"argument --queues: found {options.queues}, wanted 0 or more")
-    if bool(options.listen_certificate) != bool(options.listen_key):
-        raise UsageError("--listen-certificate and --listen-key belong together")
-    return host, port
+    return address
 
 
 def _serve(scrape: Scrape, address: tuple[str, int], options: Options) -> int:

@@ -55,7 +55,7 @@ def _add(options: argparse.Namespace) -> int:
     if not name or not name.isprintable() or len(name.encode()) > 255:
         raise ValueError(f"name {name[:64]!r}, expected 1 to 255 printable characters")
     users = read_user_file(options.file) if options.file.exists() else {}
-    password = _ask(twice=True)
+    password = ask_password(twice=True)
     if not password:
         raise ValueError("the password is empty")
     changed = "changed" if name in users else "added"
@@ -83,12 +83,13 @@ def _check(options: argparse.Namespace) -> int:
     stored = read_user_file(options.file).get(options.name)
     if stored is None:
         raise ValueError(f"{options.file} has no user {options.name!r}")
-    matches = password_matches(_ask(), stored)
+    matches = password_matches(ask_password(), stored)
     print(f"this is {'' if matches else 'not '}the password of {options.name}")
     return 0 if matches else 1
 
 
-def _ask(twice: bool = False) -> str:
+def ask_password(twice: bool = False) -> str:
+    """Asked for at a terminal, else one line of standard input.  Raises ValueError."""
     if not sys.stdin.isatty():
         return sys.stdin.readline().rstrip("\n")
     password = getpass.getpass()

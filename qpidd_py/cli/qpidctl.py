@@ -4,7 +4,6 @@ Everything is a management request, so a change is as safe as that of any client
 hashed here and never sent.  Errors are one line `Failed: Class: text` on standard output, with exit code 1.
 """
 
-import getpass
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -12,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from qpidd_py.cli.client_socket import Deadline, ManagementSocket, RequestRefused, Target
 from qpidd_py.cli.ctl_views import LISTS
 from qpidd_py.cli.output import print_json, run_tool
+from qpidd_py.cli.qpid_passwd import ask_password
 from qpidd_py.cli.target import (
     Options,
     Parser,
@@ -22,10 +22,10 @@ from qpidd_py.cli.target import (
     target_of,
     timeout_of,
 )
+from qpidd_py.security.entries import HOST
 from qpidd_py.security.users import hash_password
 
 PROGRAM: Final = "qpidctl"
-HOST: Final = "/"
 Ask = Callable[..., Any]
 """(method, **arguments) -> the result; raises RequestRefused."""
 
@@ -89,13 +89,7 @@ def _known(name: str, ask: Ask) -> None:
 
 def _password(options: Options) -> str:
     """Of the command line, as rabbitmqctl takes it, or better asked for, or read from standard input."""
-    password: str | None = options.password
-    if password is None and sys.stdin.isatty():
-        password = getpass.getpass()
-        if getpass.getpass("Again: ") != password:
-            raise UsageError("the passwords differ")
-    elif password is None:
-        password = sys.stdin.readline().rstrip("\n")
+    password: str = ask_password(twice=True) if options.password is None else options.password
     if not password:
         raise UsageError("the password is empty; clear_password makes a user without one")
     return password

@@ -59,6 +59,23 @@ def add_login_options(add: Callable[..., Any]) -> None:
     add("--ssl-ca", metavar="FILE", help="authorities to trust (PEM; default: those of the system); turns TLS on")
 
 
+def add_listen_options(add: Callable[..., Any], port: int) -> None:
+    """Of a program that serves HTTP; as `add_address_options`."""
+    add("--listen", default=f"127.0.0.1:{port}", metavar="HOST:PORT", help=f"serve here (default 127.0.0.1:{port})")
+    add("--listen-certificate", metavar="FILE", help="serve TLS with this certificate (PEM)")
+    add("--listen-key", metavar="FILE", help="its private key (PEM)")
+
+
+def listen_address(options: Options) -> tuple[str, int]:
+    """Where such a program serves.  Raises UsageError."""
+    host, port = split_host_port(options.listen)
+    if not host or port is None:
+        raise UsageError(f"argument --listen: found {options.listen!r}, wanted HOST:PORT")
+    if bool(options.listen_certificate) != bool(options.listen_key):
+        raise UsageError("--listen-certificate and --listen-key belong together")
+    return host, port
+
+
 def target_of(options: Options, config: "ToolConfig | None") -> Target:
     """The command line first, then the configuration (file and `QPID_*`), then the defaults."""
     user = password = host = ""

@@ -6,7 +6,8 @@ import base64
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from qpidd_py.http.views import API, DEFAULT_ARGUMENTS, HOST
+from qpidd_py.http.views import API, DEFAULT_ARGUMENTS
+from qpidd_py.security.entries import HOST
 
 Json = dict[str, Any]
 ALGORITHMS: Final = {"rabbit_password_hashing_sha256": "sha256", "rabbit_password_hashing_sha512": "sha512"}

@@ -13,9 +13,17 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from qpidd_py.cli.client_socket import Target, split_host_port
+from qpidd_py.cli.client_socket import Target
 from qpidd_py.cli.output import run_tool
-from qpidd_py.cli.target import Options, Parser, UsageError, add_address_options, add_login_options, run_parsed
+from qpidd_py.cli.target import (
+    Options,
+    Parser,
+    add_address_options,
+    add_listen_options,
+    add_login_options,
+    listen_address,
+    run_parsed,
+)
 
 PROGRAM: Final = "qpid-http"
 PORT: Final = 15672
@@ -26,9 +34,7 @@ USAGE: Final = "qpid-http [OPTIONS]"
 def make_parser() -> Parser:
     parser = Parser(prog=PROGRAM, usage=USAGE, add_help=False, allow_abbrev=False)
     add = parser.add_argument_group("options").add_argument
-    add("--listen", default=f"127.0.0.1:{PORT}", metavar="HOST:PORT", help=f"serve here (default 127.0.0.1:{PORT})")
-    add("--listen-certificate", metavar="FILE", help="serve TLS with this certificate (PEM)")
-    add("--listen-key", metavar="FILE", help="its private key (PEM)")
+    add_listen_options(add, PORT)
     add_address_options(add)
     add_login_options(add)
     return parser
@@ -39,11 +45,7 @@ def run(options: Options, target: Target, _: float) -> int:
     if name := _missing():
         print(f"{PROGRAM}: the Python package {name} is missing; `pip install {name}` installs it", file=sys.stderr)
         return 1
-    host, port = split_host_port(options.listen)
-    if not host or port is None:
-        raise UsageError(f"argument --listen: found {options.listen!r}, wanted HOST:PORT")
-    if bool(options.listen_certificate) != bool(options.listen_key):
-        raise UsageError("--listen-certificate and --listen-key belong together")
+    host, port = listen_address(options)
     tls = None
     if options.listen_certificate:
         tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

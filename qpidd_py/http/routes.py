@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from qpidd_py.http import actions, definitions, views
 from qpidd_py.http.actions import wanted
-from qpidd_py.http.door import Door, bad_request, not_found
+from qpidd_py.http.door import Door, Problem, bad_request, not_found
 from qpidd_py.http.paging import part
+from qpidd_py.security.entries import HOST
 from qpidd_py.security.users import hash_password
 
 Json = dict[str, Any]
@@ -42,13 +43,15 @@ Handler = Callable[[Call], Any]
 # ---- lists
 
 
-def _node(call: Call) -> str:
-    return str(call.door.ask("broker.info")["name"])
+def _with_node(call: Call, method: str) -> tuple[list[Json], str]:
+    """A list, and the name of the broker whose it is."""
+    info, items = call.door.ask_all([("broker.info", {}), (method, {})])
+    return items, str(info["name"])
 
 
 def _queues(call: Call) -> Any:
-    node = _node(call)
-    return part([views.queue(item, node) for item in call.door.ask("queue.list")], call.query)
+    items, node = _with_node(call, "queue.list")
+    return part([views.queue(item, node) for item in items], call.query)
 
 
 def _one(items: list[Json], **wanted: Any) -> Json:
@@ -59,7 +62,8 @@ def _one(items: list[Json], **wanted: Any) -> Json:
 
 
 def _queue(call: Call) -> Json:
-    return views.queue(_one(call.door.ask("queue.list"), name=call["name"]), _node(call))
+    items, node = _with_node(call, "queue.list")
+    return views.queue(_one(items, name=call["name"]), node)
 
 
 def _exchanges(call: Call) -> Any:
@@ -95,9 +99,8 @@ def _bindings_where(**fields: str) -> Handler:
 
 
 def _connections(call: Call) -> Any:
-    node = _node(call)
-    items = [item for item in call.door.ask("session.list") if not item["link"]]
-    return part([views.connection(item, node) for item in items], call.query)
+    items, node = _with_node(call, "session.list")
+    return part([views.connection(item, node) for item in items if not item["link"]], call.query)
 
 
 def _connection(call: Call) -> Json:
@@ -135,9 +138,14 @@ def _declare_queue(call: Call) -> None:
 
 
 def _delete_queue(call: Call) -> None:
-    _queue(call)
+    """404 for one that is not there, which AMQP would delete in silence."""
     unused, empty = (call.query.get(name) == "true" for name in ("if-unused", "if-empty"))
-    call.door.on_channel(lambda channel: channel.queue_delete(call["name"], if_unused=unused, if_empty=empty))
+
+    def work(channel: Any) -> None:
+        channel.queue_declare(call["name"], passive=True)
+        channel.queue_delete(call["name"], if_unused=unused, if_empty=empty)
+
+    call.door.on_channel(work)
 
 
 def _purge(call: Call) -> None:
@@ -153,9 +161,14 @@ def _declare_exchange(call: Call) -> None:
 
 
 def _delete_exchange(call: Call) -> None:
-    _exchange(call)
+    """As `_delete_queue`."""
     unused = call.query.get("if-unused") == "true"
-    call.door.on_channel(lambda channel: channel.exchange_delete(call["name"], if_unused=unused))
+
+    def work(channel: Any) -> None:
+        channel.exchange_declare(_exchange_name(call), passive=True)
+        channel.exchange_delete(_exchange_name(call), if_unused=unused)
+
+    call.door.on_channel(work)
 
 
 def _publish(call: Call) -> Json:
@@ -266,8 +279,6 @@ def _alive(call: Call) -> Json:
 def _alarms(call: Call) -> Json:
     alarms = call.door.ask("broker.info")["alarms"]
     if alarms:
-        from qpidd_py.http.door import Problem
-
         raise Problem(503, "failed", "; ".join(f"{name}: {reason}" for name, reason in alarms.items()))
     return {"status": "ok"}
 
@@ -280,8 +291,8 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/api/overview", _overview),
     ("GET", "/api/whoami", _ask("user.self")),
     ("GET", "/api/nodes", _nodes),
-    ("GET", "/api/vhosts", lambda call: [{"name": views.HOST}]),
-    ("GET", "/api/vhosts/{vhost}", lambda call: {"name": views.HOST}),
+    ("GET", "/api/vhosts", lambda call: [{"name": HOST}]),
+    ("GET", "/api/vhosts/{vhost}", lambda call: {"name": HOST}),
     ("GET", "/api/vhosts/{vhost}/permissions", _permissions),
     ("GET", "/api/queues", _queues),
     ("GET", "/api/queues/{vhost}", _queues),

@@ -12,6 +12,7 @@ import binascii
 import json
 import logging
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_address
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
@@ -24,7 +25,7 @@ from qpidd_py.http.definitions import DefinitionError
 from qpidd_py.http.door import Door, Problem, bad_request, not_authorised
 from qpidd_py.http.paging import QueryError
 from qpidd_py.http.routes import ROUTES, Call, Handler
-from qpidd_py.http.views import HOST
+from qpidd_py.security.entries import HOST
 from qpidd_py.security.users import DEFAULT_USER
 
 log = logging.getLogger(__name__)
@@ -39,14 +40,14 @@ REALM: Final = 'Basic realm="qpidd management"'
 def application(target: Target) -> web.Application:
     """`target`: the broker; its login is not used."""
     found = web.Application(client_max_size=BODY_MAX, middlewares=[_problems])
-    limit = asyncio.Semaphore(AT_ONCE)
+    pool = ThreadPoolExecutor(AT_ONCE, "request")
     for method, path, handler in ROUTES:
-        found.router.add_route(method, path, _wrapped(target, handler, limit))
+        found.router.add_route(method, path, _wrapped(target, handler, pool))
     return found
 
 
 def _wrapped(
-    target: Target, handler: Handler, limit: asyncio.Semaphore
+    target: Target, handler: Handler, pool: ThreadPoolExecutor
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def handle(request: web.Request) -> web.StreamResponse:
         door = Door(target._replace(login=login_of(request)))
@@ -55,8 +56,7 @@ def _wrapped(
         if path.get("vhost", HOST) != HOST:
             raise Problem(404, "Object Not Found", "Not Found")
         call = Call(door, path, dict(request.query), await _body(request))
-        async with limit:
-            result = await asyncio.to_thread(handler, call)
+        result = await asyncio.get_running_loop().run_in_executor(pool, handler, call)
         if result is None or (result == {} and request.method != "GET"):
             return web.Response(status=201 if request.method in ("PUT", "POST") else 204)
         return web.json_response(result)

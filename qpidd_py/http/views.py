@@ -10,9 +10,9 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from qpidd_py.broker.exchange import EXCHANGE_TYPES
+from qpidd_py.security.entries import HOST
 
 Json = dict[str, Any]
-HOST: Final = "/"
 API: Final = "3.10.0"
 """The version of the API that is spoken."""
 DEFAULT_ARGUMENTS: Final = frozenset(("qpid.replicate",))

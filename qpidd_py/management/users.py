@@ -22,11 +22,10 @@ from typing import Any, Final
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.settings import MOST, Key
 from qpidd_py.management.request import Json, RequestError, text
-from qpidd_py.security.entries import CONFIGURE, PERMISSION, READ, TOPIC, USER, WRITE, check_entry
+from qpidd_py.security.entries import CONFIGURE, HOST, PERMISSION, READ, TOPIC, USER, WRITE, check_entry
 from qpidd_py.security.rights import PatternError, compiled, expanded
 from qpidd_py.security.users import usable
 
-HOST: Final = "/"
 NAME_MAX: Final = 255
 """Octets of a name."""
 Change = Callable[[Json], tuple[Json, int]]

@@ -9,6 +9,8 @@ topic       host    user    exchange -> {write, read}: patterns for routing keys
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+HOST: Final = "/"
+"""The virtual host that there is."""
 USER: Final = "user"
 PERMISSION: Final = "permission"
 TOPIC: Final = "topic"

@@ -273,6 +273,8 @@ WRONG: list[tuple[str, str, Any, int]] = [
     ("PUT", "/users/anna", {"password_hash": "x", "tags": ""}, 400),
     ("PUT", "/users/guest", {"password": "x", "tags": ""}, 400),
     ("PUT", "/permissions/%2F/none", {"configure": "", "write": "", "read": ""}, 404),
+    ("DELETE", "/exchanges/%2F/none", None, 404),
+    ("DELETE", "/exchanges/%2F/amq.default", None, 401),
     ("DELETE", "/users/none", None, 404),
     ("DELETE", "/connections/none", None, 404),
     ("POST", "/definitions", {"queues": [{"name": 5}]}, 400),
@@ -291,6 +293,13 @@ def test_wrong_requests(api: Api, method: str, path: str, body: Any, code: int) 
 @pytest.mark.parametrize("raw", [b"{", b"[]", b"5", b"\xff", b"[" * 100_000, b'{"a": NaN'])
 def test_bodies_that_are_none(api: Api, raw: bytes) -> None:
     assert api.request("PUT", "/queues/%2F/q", raw=raw)[0] == 400
+
+
+def test_a_body_that_is_too_large(api: Api) -> None:
+    """The answer may come before all is sent."""
+    with contextlib.suppress(urllib.error.URLError):
+        assert api.request("POST", "/definitions", raw=b" " * (17 << 20))[0] == 413
+    assert api.get("/whoami")["name"] == "guest"
 
 
 def test_names_with_every_sign(api: Api) -> None:

@@ -372,6 +372,15 @@ def test_a_user_of_the_file_administers_unless_brokers_have_a_user(realm: Realm)
     assert realm.ask("user.put", realm.peer(), user="d") == {}
 
 
+def test_one_setting_too_many(realm: Realm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qpidd_py.management.users.MOST", 2)
+    realm.allow()
+    assert realm.ask("user.put", user="b") == "2 settings are there, no more are possible"
+    assert realm.ask("user.put", user="anna", tags=["monitoring"]) == {}, "it is there already"
+    realm.ask("permission.clear", user="anna")
+    assert realm.ask("user.put", user="b") == {}
+
+
 def test_ten_thousand_users_cost_no_more_each(realm: Realm) -> None:
     """A change, and a login, look at one user."""
 
