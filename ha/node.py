@@ -276,7 +276,8 @@ class Node:
         local = self.local
         if local.persisted.ballot != (claim.epoch, local.id):
             raise InvariantError(f"claimed epoch {claim.epoch}, voted {local.persisted.ballot}")
-        local.persist(in_sync=claim.base.succeed(claim.epoch, local.id, claim.members))
+        first = claim.base.succeed(claim.epoch, local.id, claim.members)
+        local.persist(in_sync=first, vouched=first.key)
         base = self.role.position if local.whole else 0
         self.role.stop()
         local.engine.begin_epoch(claim.epoch)  # messages of an unfinished difference are kept, in their order

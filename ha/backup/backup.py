@@ -269,7 +269,7 @@ class Backup(Role):
             return
         with suppress(StateNotStored):
             # The link is closed as soon as the core has applied what came with this record: `batches`, `joined`.
-            self.local.receive(membership.in_sync)
+            self.local.receive(membership.in_sync, self._joining.step is JoinStep.FOLLOWING)
         if ours:
             if self.local.knows_sets:
                 self._listed()
@@ -328,6 +328,8 @@ class Backup(Role):
     def joined(self, position: int) -> None:
         """Raises StateNotStored."""
         self._need_stored()
+        state = self.local.persisted
+        self.local.persist(vouched=max(state.vouched, state.in_sync.key))
         self._doubt = self._stood = False
         self._hold_to(position)
 

@@ -87,6 +87,7 @@ class LocalMember:
         self.env = env
         self.persisted = state
         self._received = InSync()
+        self._vouched = self._received.key
         self.state = State.STANDALONE
         self.whole = False
         self.lineage: Lineage = {}
@@ -110,7 +111,6 @@ class LocalMember:
         self.lost = ""
         """Why we have forgotten a vote, until a primary has listed us; empty if we have not."""
         self._fresh = not state.epoch and not state.in_sync.version
-        self._voted = state.epoch
         self._led: tuple[Lineage, dict[str, int]] = {}, {}
         self._disbelieved = 0
         self._began = env.now()
@@ -186,6 +186,7 @@ class LocalMember:
             bool(self.before) and self.env.now() - self._began < self.settings.backup_timeout,
             bool(self.lost),
             tuple(self.epochs_led.items()),
+            self.persisted.vouched,
         )
 
     @property
@@ -194,7 +195,7 @@ class LocalMember:
         if self._led[0] is not self.lineage:  # epochs become many, and this is asked at every look
             self._led = self.lineage, {origin.leader: epoch for epoch, origin in sorted(self.lineage.items())}
         led = self._led[1]
-        return {**led, self.id: max(led.get(self.id, 0), self._voted)}
+        return {**led, self.id: max(led.get(self.id, 0), self.persisted.vouched[0])}
 
     def _durable(self, position: int) -> int:
         """As in `View`."""
@@ -285,11 +286,13 @@ class LocalMember:
             self.env.log("error", f"{self.lost}; it votes when a primary has listed it")
             self.env.event("identity_lost", peer=there[0].id, reason=self.lost)
 
-    def receive(self, in_sync: InSync) -> None:
-        """Store a set from the log of a primary.  Raises StateNotStored: then the next write stores it."""
+    def receive(self, in_sync: InSync, complete: bool) -> None:
+        """Store a set from the log of a primary.  `complete`: we hold everything before it.  Raises StateNotStored:
+        then the next write stores it."""
         if (listed := in_sync.member(self.id)) is not None:
             self._fresh, self.lost = False, ""
             self.copied = self.copied if listed.instance != self.instance else ""
+        self._vouched = in_sync.key if complete else self._vouched
         self._received = max(self._received, in_sync, key=lambda known: known.key)
         self.persist()
 
@@ -315,8 +318,9 @@ class LocalMember:
         return not self.disk.error
 
     def _with_received(self, state: HaState) -> HaState:
-        newer = self._received.key > state.in_sync.key
-        return state.advance(in_sync=self._received) if newer else state
+        received = self._received
+        newest = max(received, state.in_sync, key=lambda known: known.key)
+        return state.advance(in_sync=newest, vouched=max(state.vouched, self._vouched))
 
     def _store(self, state: HaState) -> None:
         self.disk.store(state)

@@ -180,7 +180,7 @@ class InSync:
 class HaState:
     """Vote and set, written to disk before they take effect, so that a restart forgets no vote.
 
-    Invariant (checked by `advance`): `ballot` and `in_sync.key` never go back.
+    Invariant (checked by `advance`): `ballot`, `in_sync.key` and `vouched` never go back.
     """
 
     id: str
@@ -192,17 +192,29 @@ class HaState:
     replaced: tuple[Member, ...] = ()
     """In a registry only: brokers, other than the members of `in_sync`, that may hold all that was confirmed.  They are
     members of earlier sets; empty as soon as `in_sync` is known to be in force."""
+    vouched: tuple[int, str, int] = InSync().key
+    """What this broker holds is not older than this: the key of the newest set of which it has the log, or the ballot
+    of a claim of its own.  A set that it was only told of, and a vote for another broker, vouch for nothing."""
 
     @property
     def ballot(self) -> tuple[int, str]:
         return self.epoch, self.leader
 
+    @property
+    def claims(self) -> tuple[tuple[str, int], ...]:
+        """Brokers, and epochs that they have claimed."""
+        return (self.leader, self.epoch), (self.in_sync.leader, self.in_sync.epoch)
+
     def advance(self, **changes: Any) -> HaState:
         new = replace(self, **changes)
-        if new.ballot < self.ballot or new.in_sync.key < self.in_sync.key:
+        if new.ballot < self.ballot or new.in_sync.key < self.in_sync.key or new.vouched < self.vouched:
             old_new = f"{self.ballot} {self.in_sync.key} to {new.ballot} {new.in_sync.key}"
             raise InvariantError(f"ballot or in-sync set would go back: {old_new}")
         return new
+
+    def entry(self, in_sync: InSync, replaced: tuple[Member, ...]) -> HaState:
+        """As in a registry."""
+        return replace(self, in_sync=in_sync, replaced=replaced, vouched=InSync().key)
 
     def to_json(self) -> dict[str, Any]:
         replaced = {"replaced": [member.to_json() for member in self.replaced]} if self.replaced else {}
@@ -211,14 +223,25 @@ class HaState:
             "epoch": self.epoch,
             "leader": self.leader,
             "in_sync": self.in_sync.to_json(),
+            "vouched": list(self.vouched),
             **replaced,
         }
 
     @classmethod
     def from_json(cls, value: Any) -> HaState:
-        """Raises LinkError for anything else than a state."""
+        """Raises LinkError for anything else than a state.  Without `vouched`, as earlier versions wrote it, its set
+        stands for that."""
         if not isinstance(value, Mapping) or not value.get("id"):
             raise LinkError(f"not the state of a broker: {value!r:.80}")
         replaced = tuple(map(Member.from_json, need({"replaced": [], **value}, "replaced", list)))
         in_sync = InSync.from_json(value.get("in_sync"))
-        return cls(need_text(value, "id"), need_epoch(value), need_text(value, "leader"), in_sync, replaced)
+        vouched = _key(value.get("vouched", list(in_sync.key)))
+        return cls(need_text(value, "id"), need_epoch(value), need_text(value, "leader"), in_sync, replaced, vouched)
+
+
+def _key(value: Any) -> tuple[int, str, int]:
+    """Raises LinkError for anything else than a key of a set."""
+    if not isinstance(value, list) or [type(each) for each in value] != [int, str, int]:
+        raise LinkError(f"not the key of an in-sync set: {value!r:.80}")
+    epoch, leader, version = value
+    return epoch, leader, version

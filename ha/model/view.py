@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -54,8 +54,10 @@ class View:
     lost: bool = False
     """It has forgotten a vote and a set, as after a replaced disk, and no primary has listed it since."""
     led: tuple[tuple[str, int], ...] = ()
-    """The last epoch of each broker that has led one, as this broker's log knows.  Of its own: or as its vote knew when
-    it started, since that was on disk before."""
+    """The last epoch of each broker that has led one, as this broker's log knows.  Of its own: or that of
+    `HaState.vouched`."""
+    vouched: tuple[int, str, int] = (0, "", 0)
+    """Of our own view: as in `HaState`."""
 
     @property
     def leads(self) -> bool:
@@ -72,11 +74,16 @@ class View:
         """Its journal has brought back everything up to its position, and it follows no primary yet."""
         return self.state is State.JOINING and 0 < self.position <= self.durable
 
-    def outdated(self, views: Iterable[View]) -> int:
-        """The last epoch that this broker has led, if only these know of it; 0 otherwise.  Then its data directory was
-        put back from an older copy, and may lack what it acknowledged since."""
-        led = max((epoch for view in views for id, epoch in view.led if id == self.id), default=0)
-        return led if led > dict(self.led).get(self.id, 0) else 0
+    @property
+    def claims(self) -> tuple[tuple[str, int], ...]:
+        """Brokers, and epochs that they have claimed or led."""
+        return (*self.led, (self.leader, self.epoch), (self.in_sync.leader, self.in_sync.epoch))
+
+    def outdated(self, claims: Mapping[str, int]) -> int:
+        """The last epoch that this broker has claimed by `claims`, if it does not know of that; 0 otherwise.  Then its
+        data directory was put back from an older copy, and may lack what it acknowledged since."""
+        claimed = claims.get(self.id, 0)
+        return claimed if claimed > dict(self.led).get(self.id, 0) else 0
 
     def as_old_copy(self) -> View:
         """What it holds stands for no member."""

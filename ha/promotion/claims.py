@@ -37,6 +37,8 @@ class Claim:
     """Brokers that may hold all that was confirmed, until the first set of the new epoch is in force."""
     lost: frozenset[str] = frozenset()
     """Ids of the brokers that have forgotten what they knew: the first step took them for silent."""
+    old_copy: bool = False
+    """True if the claimant's data directory is an older copy: the claim alone does not make it a newer one."""
 
 
 @dataclass(frozen=True)

@@ -200,7 +200,8 @@ class Promoter:
     def _claim(self, claim: Claim) -> None:
         local = self._local
         try:
-            local.persist(epoch=claim.epoch, leader=local.id)
+            vouched = {} if claim.old_copy else {"vouched": (claim.epoch, local.id, 0)}
+            local.persist(epoch=claim.epoch, leader=local.id, **vouched)
         except StateNotStored as error:
             self._give_up(f"its vote cannot be stored: {error}")
             return
@@ -223,7 +224,7 @@ class Promoter:
         )
         # With the set that the claim is based on, so that our entry is never older than what we have read there.
         replaced = self._record.replaced(claim.base)
-        self._exchange(replace(local.persisted, in_sync=claim.base, replaced=replaced), both.second)
+        self._exchange(local.persisted.entry(claim.base, replaced), both.second)
 
     def _claimed(self, claim: Claim, answers: dict[str, Answer], exchanged: Exchanged | None) -> None:
         local = self._local

@@ -27,7 +27,7 @@ Rules, in order (N = newest set, I = this broker, P = any other):
           a reachable P, ready, whole and in N, is ahead => refused, P named (no safer, but it has more); or `behind`
           I was restored, and a reachable P, whole and in N, is ahead => refused, unless safety is availability
                                                                           (what I have may be an old copy)
-          I was restored, the set on my disk is older than N, no P whole and in N answers, and one does not
+          I was restored, what I hold is older than N, no P whole and in N answers, and one does not
                                                                => the same, or by force
           availability, I was restarted less than `ha-backup-timeout` ago, and a P of N does not answer
                                                                => refused, or by force
@@ -44,8 +44,12 @@ Rules, in order (N = newest set, I = this broker, P = any other):
           members keep journals, and a P of N is down          => the same: what it has acknowledged is on its disk
           a reachable P, on the list, holds more               => refused, P named; else claim: total failure, best copy
 
-A broker that has led an epoch and does not know that has a data directory that was put back from an older copy
-(`View.outdated`): it is not whole, whatever it says.
+A broker that has claimed an epoch, by the registry or any broker heard, and does not know that, has a data directory
+that was put back from an older copy (`View.outdated`): it is not whole, whatever it says.
+
+What a broker holds is as new as the set of which it has the log (`HaState.vouched`), not as one that it was told of: a
+copy that is cut off while it takes over a difference is as old as before.  For the same reason the first set of a new
+primary lists a broker that was restarted as N does, unless it holds as much as the new primary.
 
 *In N* refers to this run of the process: a restarted broker, or one on a copy of a data directory, has the id but is
 not whole.  In R5 the member of N with I's id is I itself only at I's address: if N has it elsewhere, it may be another
@@ -91,7 +95,7 @@ The second step, the claim, is in `claims.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ha.model.environment import Exchanged, Outcome
@@ -185,6 +189,8 @@ class _Case:
     """Brokers, other than the members of N, that may hold all that was confirmed."""
     gone: frozenset[str] | None = None
     """With a registry: addresses of the brokers that are certainly dead."""
+    older_than: int = 0
+    """The epoch that shows that what this broker holds is an old copy; 0 if none does."""
 
     @property
     def whole(self) -> bool:
@@ -256,12 +262,14 @@ def decide(
     """The first step's verdict."""
     record = record or ManagerRecord()
     newest = newest_set(me, survey.views, record)
-    me, survey = _without_old_copies(me, record.settle(survey, newest))
-    ballots = [me.ballot, *(view.ballot for view in survey.views), *(state.ballot for state in record.states)]
+    known: tuple[View | HaState, ...] = (me, *survey.views, *record.states)
+    claims = dict(sorted(claim for each in known for claim in each.claims))
+    older_than, ballots = me.outdated(claims), [each.ballot for each in known]
+    me, survey = _without_old_copies(me, record.settle(survey, newest), claims)
     gone = record.dead(newest) if record.registry else None
     certain = record.covers(newest, (me, *survey.views))
     replaced = _members(record.replaced(newest), me, survey, safety, newest)
-    case = _Case(me, survey, safety, newest, max(ballots), certain, behind, replaced, gone)
+    case = _Case(me, survey, safety, newest, max(ballots), certain, behind, replaced, gone, older_than)
     refusal = _forbidden(case) or ("" if force else _check(case))
     epoch = 1 + max(case.claimed[0], newest.epoch)
     if not refusal and epoch > LAST_EPOCH:
@@ -271,7 +279,8 @@ def decide(
     whole = [view for view in survey.views if view.whole and newest.lists(view.member)]
     positions = {view.id: (view.stored, view.writer) for view in whole}
     holders = (*newest.members, *replaced)
-    return Claim(epoch, newest, _expected(me, survey, newest), case.whole, positions, holders, survey.lost)
+    expected, old = _expected(me, survey, newest), bool(older_than)
+    return Claim(epoch, newest, expected, case.whole, positions, holders, survey.lost, old)
 
 
 def _leads_to(view: View, newest: InSync) -> bool:
@@ -279,9 +288,9 @@ def _leads_to(view: View, newest: InSync) -> bool:
     return view.id == newest.leader and view.whole and view.in_sync.key == newest.key
 
 
-def _without_old_copies(me: View, survey: Survey) -> tuple[View, Survey]:
+def _without_old_copies(me: View, survey: Survey, claims: Mapping[str, int]) -> tuple[View, Survey]:
     views = (me, *survey.views)
-    me, *others = (view.as_old_copy() if view.outdated(views) else view for view in views)
+    me, *others = (view.as_old_copy() if view.outdated(claims) else view for view in views)
     return me, replace(survey, views=tuple(others))
 
 
@@ -330,7 +339,7 @@ def _check(case: _Case) -> str:
         if ahead.position > me.position:
             return f"{ahead} is ahead of position {text(me.position)}"
         return ("" if rivals else _outdated(case)) or _doubt(case) or _not_back(case)
-    what = _incomplete(me, survey, newest)
+    what = _incomplete(case)
     if rivals:
         return f"{what}; {max(rivals, key=lambda view: view.position)} can"
     return _unheard(case, what) or _better(case, what)
@@ -394,9 +403,9 @@ def _outdated(case: _Case) -> str:
     it lacks."""
     me, newest = case.me, case.newest
     away = [member for member in newest.members if member.id != me.id and case.survey.of_member(member) is None]
-    if not (away and me.before and case.restored) or me.in_sync.key >= newest.key:
+    if not (away and me.before and case.restored) or me.vouched >= newest.key:
         return ""
-    what = "the in-sync set on its disk is older than the newest one, and so may be what it holds"
+    what = "it has the log up to an in-sync set that is older than the newest one, and so may lack what came later"
     return f"{what}: {_names(away)}, which would show that, does not answer"
 
 
@@ -431,18 +440,24 @@ def _content(view: View) -> tuple[bool, int]:
     return view.whole or view.brought_back, view.position
 
 
-def _incomplete(me: View, survey: Survey, newest: InSync) -> str:
-    if epoch := me.outdated(survey.views):
-        return f"its data directory is an older copy: it has led epoch {epoch} and does not know that"
+def _incomplete(case: _Case) -> str:
+    me = case.me
+    if epoch := case.older_than:
+        return f"its data directory is an older copy: it has claimed epoch {epoch} and does not know that"
     if me.state is State.CATCHUP:
         return "it is still catching up"
     if me.state is State.JOINING and not me.whole:
         return "it is joining an active cluster"
-    return f"it is not in the in-sync set ({_names(newest.members)})"
+    return f"it is not in the in-sync set ({_names(case.newest.members)})"
 
 
 def _names(members: Iterable[Member]) -> str:
     return ", ".join(str(member) for member in members)
+
+
+def _holds_as_much(view: View, me: View, member: Member) -> bool:
+    """True if this process is the member, or if what a journal has brought back reaches as far as what we hold."""
+    return view.member.same_life(member) or (view.writer == me.writer and view.position >= me.position)
 
 
 def _expected(me: View, survey: Survey, newest: InSync) -> tuple[Member, ...]:
@@ -456,7 +471,7 @@ def _expected(me: View, survey: Survey, newest: InSync) -> tuple[Member, ...]:
             continue
         if view is not None:
             if view.whole and newest.lists(view.member):
-                expected.append(view.member)
+                expected.append(view.member if _holds_as_much(view, me, member) else member)
         elif member.id != newest.leader and survey.outcome(member) is Outcome.SILENT:
             expected.append(member)
     return tuple(expected)

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Final, Generic, Protocol, TypeVar
 
 from ha.model.environment import Depose, Exchanged, StateNotStored
@@ -162,7 +162,7 @@ class Recorder(Generic[C]):
     def _exchange(self) -> None:
         if not self._stopped:
             replaced = tuple(member for member in self.holders if not self._in_sync.lists(member))
-            state = replace(self._local.persisted, in_sync=self._in_sync, replaced=replaced)
+            state = self._local.persisted.entry(self._in_sync, replaced)
             self._local.env.exchange(state, self._local.settings.registry_timeout, self._exchanged)
 
     def _exchanged(self, end: Exchanged) -> None:
@@ -180,7 +180,7 @@ class Recorder(Generic[C]):
     def _store(self) -> None:
         """Store the set on our own disk; then it is in force."""
         try:
-            self._local.persist(in_sync=self._in_sync)
+            self._local.persist(in_sync=self._in_sync, vouched=self._in_sync.key)
         except StateNotStored as error:
             self.not_stored = str(error)
             self._again(self._store_and_go_on)

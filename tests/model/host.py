@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from ha.backup.backup import Backup
@@ -246,7 +247,9 @@ class Host:
         node, env, engine = self.node, self.env, self.engine
         env.disk = ha_state(self.id, broker.disk)
         env.claims, env.exchanged, env.writes, env.promoted, env.die_after = [], [], 0, False, die_after
-        node.local.persisted = ha_state(self.id, broker.saved)
+        saved = ha_state(self.id, broker.saved)
+        # No data directory is put back here, so none is older than the vote in it.
+        node.local.persisted, node.local._vouched = replace(saved, vouched=(saved.epoch, "", 0)), InSync().key
         node.local.state, node.local.whole = STATES[broker.state], broker.whole
         node.local.lineage, node.local.led, node.promoter = {}, set(), None
         node.local._heard = node.local._received = InSync()

@@ -337,8 +337,14 @@ class Judge:
         copy, chapters = self.history.copies[name], [*records.chapters.values(), *records.twins]
         if any(name in self.history.taken.get(each, ()) for each in (queue, LETTERS.get(queue, queue))):
             return True
-        confirming = records.log_of(copy.ballot)
-        return any(self.may_be_gone(name, copy, queue, chapter.whole(), confirming) for chapter in chapters)
+        confirming, logs = records.log_of(copy.ballot), [chapter.whole() for chapter in chapters]
+        if any(self.may_be_gone(name, copy, queue, log, confirming) for log in logs):
+            return True
+        # One that was promoted without holding everything removes what came in chapters that its log does not continue.
+        knowing = [log for log in logs if ledger.arrivals(log, queue, name)]
+        came = {each for log in knowing for each in ledger.arrivals(log, queue, name)}
+        said = all(any(ledger.removed(log, *each) for log in logs) for each in came)
+        return queue not in KEPT and any(self.history.kinds.may_leave(queue, name, log, said) for log in knowing)
 
     def _check_alien(self, promotion: Promotion) -> None:
         for queue, messages in promotion.contents.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 from ha.backup.backup import Backup
@@ -13,6 +14,7 @@ from ha.model.environment import Reply
 from ha.model.local_member import LocalMember
 from ha.model.membership import Member
 from ha.model.protocol import Kind as LinkKind
+from ha.model.view import View
 from ha.node import Node
 from ha.primary.primary import Primary
 from ha.primary.roster import Roster
@@ -145,9 +147,26 @@ def old_copy_is_whole() -> Iterator[None]:
         yield
 
 
-def led_is_forgotten() -> AbstractContextManager[None]:
-    """Which brokers have led an epoch is not compared with what they know of that.  (It was so once.)"""
-    return patched(LocalMember, epochs_led={})
+@contextmanager
+def led_is_forgotten() -> Iterator[None]:
+    """Which brokers have led an epoch is not compared with what they know of that, and a new primary lists a broker
+    that was restarted at once.  (It was so once.)"""
+    unknown = patched(LocalMember, epochs_led={}), patched(View, outdated=lambda self, claims: 0)
+    with unknown[0], unknown[1], listed_before_it_has_caught_up():
+        yield
+
+
+def told_is_held() -> AbstractContextManager[None]:
+    """A set that a broker was told of vouches for what it holds, though it did not get the log up to there.  (It was so
+    once.)"""
+    view = LocalMember.view
+    held = {"view": lambda self, role: replace(view(self, role), vouched=self.persisted.in_sync.key)}
+    return patched(LocalMember, **held)
+
+
+def listed_before_it_has_caught_up() -> AbstractContextManager[None]:
+    """The first set of a new primary lists whoever a restart has brought back as that run.  (It was so once.)"""
+    return patched(promotion, _holds_as_much=lambda view, me, member: True)
 
 
 def registry_names_no_broker() -> AbstractContextManager[None]:

@@ -15,6 +15,7 @@ from ha.node import Node
 from ha.primary.primary import Primary
 from ha.promotion import claims, promotion
 from ha.promotion.claims import Claim, ClaimRequest
+from tests.simulator.mistakes_journal import led_is_forgotten
 from tests.simulator.mistakes_safety import patched
 
 
@@ -73,7 +74,7 @@ def expect_by_id() -> Iterator[None]:
         return old_expected(me, survey, replace(newest, members=members))
 
     old_expected = promotion._expected
-    with patched(promotion, _expected=expected), patched(LocalMember, epochs_led={}):
+    with patched(promotion, _expected=expected), led_is_forgotten():
         yield
 
 

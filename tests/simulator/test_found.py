@@ -19,9 +19,11 @@ from tests.simulator.mistakes_asker import hang_up_early
 from tests.simulator.mistakes_journal import (
     copy_stands_for_member,
     led_is_forgotten,
+    listed_before_it_has_caught_up,
     old_copy_is_whole,
     registry_names_no_broker,
     removal_below_majority,
+    told_is_held,
 )
 from tests.simulator.mistakes_liveness import followers_say_nothing, removed_for_good
 from tests.simulator.mistakes_log import half_a_difference, unchanged_is_safe
@@ -135,6 +137,9 @@ def test_a_schedule_that_failed_holds(path: Path) -> None:
         ("its-removal-is-only-on-record", removed_for_good, "liveness: 4 s after the repair there is no primary"),
         ("heard-by-those-that-follow", followers_say_nothing, "liveness: 12 s after its repair"),
         ("it-does-not-know-that-it-has-led", led_is_forgotten, "I1: p1.1@1"),
+        ("cut-off-in-the-middle-of-a-difference", told_is_held, "I1: p1.2@1"),
+        ("listed-before-it-has-caught-up", listed_before_it_has_caught_up, "I1: p1.2@2"),
+        ("recorded-before-it-has-caught-up", listed_before_it_has_caught_up, "I1: p1.2@2"),
         ("only-the-registry-knows-the-primary", registry_names_no_broker, "liveness: 20 s after the repair"),
     ],
 )

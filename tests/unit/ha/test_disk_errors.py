@@ -173,7 +173,7 @@ def test_a_set_that_was_not_stored_is_stored_with_the_next_write(stored: str) ->
     newer = in_sync.change_brokers((), "c:1")
     fail(world, "b")
     with pytest.raises(StateNotStored):
-        local.receive(newer)
+        local.receive(newer, True)
     assert not local.knows_sets and local.persisted.in_sync == in_sync
     repair(world, "b")
     if stored == "again":

@@ -38,8 +38,9 @@ SILENT, REFUSED = Outcome.SILENT, Outcome.REFUSED
 
 def view(member: Member = B, sequence: int = 100, **fields: Any) -> View:
     found = View(member.id, member.name, member.address, State.READY, 1, "id-a", make(1, sequence), True, SET)
-    found = replace(found, writer="id-a")
-    return replace(found, **{"instance": member.instance, **fields})
+    found = replace(found, writer="id-a", led=((member.id, 1),))
+    vouched = fields.get("in_sync", SET).key
+    return replace(found, **{"instance": member.instance, "vouched": vouched, **fields})
 
 
 def restored(member: Member = B, sequence: int = 100, **fields: Any) -> View:
@@ -98,7 +99,8 @@ def test_what_a_journal_has_brought_back_is_better_than_an_older_whole_copy(mode
     """b went on alone, and its power failed in the moment of a promotion: what its journal brings back may lack its
     end.  a was dropped before, and lacks more; it does not know that, and calls itself whole."""
     alone = InSync(2, "id-b", 5, (replace(B, instance="b.9"),))
-    b = restored(B, 80, whole=False, in_sync=alone, durable=make(1, 80))
+    b = restored(B, 80, whole=False, in_sync=alone, durable=make(1, 80), epoch=2, leader="id-b")
+    b = replace(b, led=(("id-b", 2),))
     a = restored(A, 43)
     assert f"{b} holds more" in refusal(a, Survey.of("id-a", {"b:1": Answer(Outcome.ANSWERED, b.to_json())}), mode)
     assert refusal(b, survey(a), mode) == ""
@@ -188,13 +190,15 @@ def test_a_set_that_is_older_shows_an_old_copy(mode: str, record: ManagerRecord 
     newer = InSync(1, "id-a", 4, (A, B))
     if record is not None:
         record = replace(record, states=(HaState("id-a", 1, "id-a", newer),))
-    text = "the in-sync set on its disk is older than the newest one, and so may be what it holds"
+    text = "it has the log up to an in-sync set that is older than the newest one, and so may lack what came later"
     text = f"{text}: a, which would show that, does not answer"
     knows = view(C, whole=False, in_sync=newer)
     assert refusal(restored(), survey(knows, a=REFUSED), mode, record=record) == text
     assert refusal(restored(), survey(knows, a=REFUSED), mode, record=record, force=True) == ""
     assert refusal(restored(), survey(knows, restored(A, in_sync=newer)), mode, record=record) == ""
     assert refusal(restored(in_sync=newer), survey(knows, a=REFUSED), mode, record=record) == ""
+    told = restored(in_sync=newer, vouched=SET.key)
+    assert refusal(told, survey(knows, a=REFUSED), mode, record=record) == text, "it does not have the log up to there"
     assert refusal(view(), survey(knows, a=REFUSED), mode, record=record) == "", "it was not away"
     assert refusal(restored(), survey(knows, a=REFUSED), "availability") == ""
 
@@ -205,7 +209,7 @@ def test_a_broker_that_does_not_know_that_it_has_led_is_an_old_copy(mode: str) -
     led = (("id-a", 1), ("id-b", 2))
     rotten, copy = restored(C, 200, epoch=2, whole=False, durable=0, led=led), restored(B, 120, led=(("id-b", 1),))
     others = survey(rotten, a=REFUSED)
-    aged = "its data directory is an older copy: it has led epoch 2 and does not know that"
+    aged = "its data directory is an older copy: it has claimed epoch 2 and does not know that"
     assert refusal(copy, others, mode).startswith(aged)
     assert not refusal(replace(copy, led=(("id-b", 2),)), others, "availability").startswith(aged)
     best = view(C, 200, epoch=2, led=led)
@@ -214,9 +218,69 @@ def test_a_broker_that_does_not_know_that_it_has_led_is_an_old_copy(mode: str) -
     assert isinstance(found, Claim) and [member.id for member in found.members] == ["id-c"]
 
 
-def test_a_broker_knows_who_has_led_by_its_log_and_its_own_vote() -> None:
-    for vote, expected in ((1, 4), (4, 4), (7, 7)):
-        local = member(SET, make(1, 9), vote)
+@pytest.mark.parametrize("mode", ["manager", "quorum", "availability"])
+def test_a_claim_that_others_know_shows_an_old_copy(mode: str) -> None:
+    """b led epoch 3, and its log reached nobody.  Its own entry in the registry has that claim; or the vote of a broker
+    that granted it; or the set that it made."""
+    led = InSync(3, "id-b", 4, (A, B))
+    copy = restored(B, 60, led=(("id-b", 1),))
+    aged = "its data directory is an older copy: it has claimed epoch 3 and does not know that"
+    entries = HaState("id-b", 3, "id-b", SET), HaState("id-b", 4, "id-a", led), HaState("id-a", 3, "id-b", SET)
+    for entry in entries:
+        record = ManagerRecord((entry,), registry=True)
+        for in_sync in (SET, led):
+            mine = replace(copy, in_sync=in_sync)
+            assert refusal(mine, survey(restored(C, 20), a=SILENT), mode, record=record).startswith(aged)
+    for granter in (view(C, 20, epoch=3, leader="id-b"), view(C, 20, epoch=4, in_sync=led)):
+        assert refusal(copy, survey(granter, a=SILENT), mode).startswith(aged)
+    knows = replace(copy, led=(("id-b", 3),))
+    assert not refusal(knows, survey(restored(C, 20), a=SILENT), mode, record=record).startswith(aged)
+
+
+def test_a_new_primary_does_not_expect_an_old_copy_that_the_registry_shows() -> None:
+    """Its set would list the copy, and so vouch for it."""
+    led = InSync(3, "id-a", 4, (A, B, C))
+    copy, mine = restored(A, 60, led=(("id-a", 1),)), view(C, 200, epoch=2, in_sync=SET, led=(("id-c", 0),))
+    record = ManagerRecord((HaState("id-a", 3, "id-a", led),), registry=True)
+    answers = {"a:1": Answer(Outcome.ANSWERED, copy.to_json()), "b:1": Answer(REFUSED)}
+    found = decide(mine, Survey.of("id-c", answers), Safety("manager", BROKERS, 2.0, True), record=record)
+    assert isinstance(found, Claim) and [member.id for member in found.members] == ["id-c"]
+
+
+def test_a_new_primary_lists_as_before_who_holds_less_than_it() -> None:
+    """What is put back may lack what it had; it is listed as this run when it has got everything."""
+    for sequence, listed in ((200, "a.2"), (201, "a.2"), (199, "a.1")):
+        answers = {"a:1": Answer(Outcome.ANSWERED, restored(A, sequence).to_json()), "b:1": Answer(REFUSED)}
+        found = decide(view(C, 200), Survey.of("id-c", answers), Safety("quorum", BROKERS, 2.0, True), behind=True)
+        assert isinstance(found, Claim) and [member.instance for member in found.members] == [C.instance, listed]
+    foreign = restored(A, 300, writer="id-x")
+    answers = {"a:1": Answer(Outcome.ANSWERED, foreign.to_json()), "b:1": Answer(REFUSED)}
+    found = decide(view(C, 200), Survey.of("id-c", answers), Safety("quorum", BROKERS, 2.0, True), behind=True)
+    assert isinstance(found, Claim) and [member.instance for member in found.members] == [C.instance, "a.1"]
+
+
+def test_a_vote_for_another_broker_vouches_for_no_content() -> None:
+    """A copy grants a claim and restarts: its vote is new, what it holds is not."""
+    local = member(SET, make(1, 9), vouched=1)
+    local.persist(epoch=4, leader="id-a")
+    again = member(SET, make(1, 9), epoch=4, vouched=local.persisted.vouched[0])
+    assert again.epochs_led["id-b"] == 1
+
+
+def test_a_set_vouches_for_what_a_broker_holds_if_it_has_the_log_up_to_there() -> None:
+    local = member(SET, make(1, 9), epoch=5, vouched=1)
+    listed = InSync(5, "id-a", 7, (A, replace(B, instance="b.2"), C))
+    local.persist(in_sync=listed)
+    assert local.epochs_led["id-b"] == 1, "it was told, at the beginning of a difference"
+    local.receive(listed, complete=False)
+    assert local.epochs_led["id-b"] == 1, "the difference is not complete"
+    local.receive(listed, complete=True)
+    assert local.epochs_led["id-b"] == 5 and local.persisted.vouched == listed.key
+
+
+def test_a_broker_knows_who_has_led_by_its_log_and_its_own_claims() -> None:
+    for vouched, expected in ((1, 4), (4, 4), (7, 7)):
+        local = member(SET, make(1, 9), 7, vouched)
         local.lineage = {3: Origin("id-b", 0), 5: Origin("id-x", make(4, 2)), 4: Origin("id-b", make(3, 9))}
         assert local.epochs_led == {"id-b": expected, "id-x": 5}
         local.persist(epoch=9, leader="id-x")
@@ -233,7 +297,7 @@ def test_who_has_led_is_found_once_for_each_history() -> None:
             self.asked += 1
             return super().items()
 
-    local = member(SET, make(1, 9))
+    local = member(SET, make(1, 9), vouched=1)
     local.lineage = history = Counted({1: Origin("id-a"), 2: Origin("id-c")})
     assert local.epochs_led == local.epochs_led == {"id-a": 1, "id-c": 2, "id-b": 1}
     assert history.asked == 1
@@ -245,7 +309,7 @@ def test_what_a_broker_says_of_epochs_above_its_vote_is_not_believed() -> None:
     """One faulty broker could make the copies of all others look old, for ever."""
     faulty = view(C, led=(("id-b", 60000), ("id-a", 1)))
     heard = survey(faulty).views[0]
-    assert heard.led == (("id-a", 1),) and not view(B, led=(("id-b", 1),)).outdated([heard])
+    assert heard.led == (("id-a", 1),)
     for wrong in ([["id-b", 1]], {"id-b": "1"}, {"id-b": True}, {"x" * 5000: 1}):
         answer = Answer(Outcome.ANSWERED, {**view(C).to_json(), "led": wrong})
         assert Survey.of("id-b", {"c:1": answer}).views == ()
@@ -322,12 +386,12 @@ def test_the_best_copy_is_promoted_when_the_power_of_all_has_taken_something(mod
     assert "its journal is on its disk" in refusal(me, survey(others[0], c=REFUSED), mode)
 
 
-def member(in_sync: InSync, position: int, epoch: int = 1) -> LocalMember:
+def member(in_sync: InSync, position: int, epoch: int = 1, vouched: int = 0) -> LocalMember:
     env: Any = SimpleNamespace(now=lambda: 0.0, log=lambda *line: None, persist=lambda state: None)
     env.event = lambda *kind, **fields: None
     journal: Any = SimpleNamespace(note=lambda note: None)
     settings = NodeSettings(name="b", address="b:1", brokers=BROKERS)
-    state = HaState("id-b", epoch, "id-a", in_sync)
+    state = HaState("id-b", epoch, "id-a", in_sync, vouched=(vouched, "", 0))
     engine: Any = SimpleNamespace(position=position)
     return LocalMember(settings, engine, SimpleNamespace(), env, state, "b.2", journal=journal)
 
@@ -359,9 +423,9 @@ def test_a_journal_that_was_put_back_from_a_copy_does_not_count() -> None:
     local = member(SET, make(1, 9))
     local.restore(Content(("b.1",), {1: Origin("id-a")}), mark=make(1, 10))
     assert not local.whole and "ends at 1.9 and had come to 1.10" in local.copied
-    local.receive(replace(SET, version=4))
+    local.receive(replace(SET, version=4), True)
     assert local.copied, "listed is an earlier run"
-    local.receive(replace(SET, version=5, members=(A, replace(B, instance="b.2"), C)))
+    local.receive(replace(SET, version=5, members=(A, replace(B, instance="b.2"), C)), True)
     assert not local.copied
 
 

@@ -27,6 +27,7 @@ def view(member: Member = B, sequence: int = 100, in_sync: InSync = SET, **field
     values: dict[str, Any] = {"id": member.id, "name": member.name, "address": member.address}
     values |= {"state": State.READY, "epoch": in_sync.epoch, "leader": in_sync.leader, "whole": True}
     values |= {"position": make(1, sequence), "in_sync": in_sync, "instance": member.instance}
+    values |= {"led": ((member.id, in_sync.epoch),)}
     return View(**{**values, **fields})
 
 
@@ -342,7 +343,8 @@ def test_a_member_in_doubt_needs_the_leader_of_the_newest_set_and_the_one_it_has
     assert refusal(granted, survey(view(A), c=SILENT)) == text.replace("and a,", "and c,")
     unknown = view(doubt=True, epoch=2, leader="0123456789")
     assert refusal(unknown, survey(view(A), c=SILENT)) == text.replace("and a,", "and broker 01234567,")
-    assert claim(view(doubt=True, epoch=2, leader="id-b"), survey(view(A), c=SILENT)).epoch == 3, "its own claim"
+    own = view(doubt=True, epoch=2, leader="id-b", led=(("id-b", 2),))
+    assert claim(own, survey(view(A), c=SILENT)).epoch == 3, "its own claim"
 
 
 def test_a_former_primary_in_doubt_is_no_silent_leader_of_its_own() -> None:

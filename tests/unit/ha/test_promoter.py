@@ -476,6 +476,15 @@ def test_a_vote_is_written_with_the_set_that_it_is_based_on_and_whom_that_replac
     assert written.replaced == (C,) and attempt.local.persisted.in_sync == SET
 
 
+def test_the_claim_of_an_old_copy_does_not_vouch_for_it() -> None:
+    """By force, and it fails: after a restart it is an old copy still, as the registry shows."""
+    states = (HaState("id-b", 3, "id-b", SET), *RECORDED)
+    attempt = Attempt("manager", "file", Wish(force=True)).start().read(*states).answer("ask", a=REFUSED, c=says(C))
+    assert attempt.local.persisted.ballot == (4, "id-b") and not attempt.local.persisted.vouched[0]
+    known = Attempt("manager", "file").start().read(*RECORDED).answer("ask", a=REFUSED, c=says(C))
+    assert known.local.persisted.vouched == (2, "id-b", 0)
+
+
 @pytest.mark.parametrize("force", [False, True])
 def test_without_the_registry_only_force_goes_on(force: bool) -> None:
     attempt = Attempt("manager", "file", Wish(force=force)).start().read(error="gone")

@@ -25,9 +25,8 @@ MANAGER, QUORUM = Safety("manager", BROKERS, 2.0), Safety("quorum", BROKERS, 2.0
 
 
 def view(name: str, state: State = State.READY, sequence: int = 100, whole: bool = True, in_sync: InSync = SET) -> View:
-    return View(
-        f"id-{name}", name, f"{name}:1", state, in_sync.epoch, in_sync.leader, make(1, sequence), whole, in_sync
-    )
+    vote, led = (in_sync.epoch, in_sync.leader), ((f"id-{name}", in_sync.epoch),)
+    return View(f"id-{name}", name, f"{name}:1", state, *vote, make(1, sequence), whole, in_sync, led=led)
 
 
 def survey(*views: View, **silent: Outcome) -> Survey:

@@ -79,10 +79,10 @@ class Actor:
         self.lost_answers -= 1
         self.pending += self.store.steps(state, done, answers=self.lost_answers < 0)
 
-    def persist(self, in_sync: InSync) -> None:
+    def persist(self, in_sync: InSync, vouched: tuple[int, str, int]) -> None:
         if self.disk_error:
             raise StateNotStored(self.disk_error)
-        self.persisted = self.persisted.advance(in_sync=in_sync)
+        self.persisted = self.persisted.advance(in_sync=in_sync, vouched=vouched)
 
     def depose(self, ballot: tuple[int, str], reason: str, address: str) -> None:
         self.deposed_by = ballot
@@ -242,7 +242,7 @@ def test_a_registry_that_has_forgotten_is_written_again(left: HaState | None) ->
     actor.store.entries = {A.id: left} if left else {}
     actor.recorder.watch()
     actor.drain()
-    assert actor.store.entries[A.id] == actor.persisted
+    assert actor.store.entries[A.id] == actor.persisted.entry(actor.persisted.in_sync, ())
     assert actor.lines == ["the registry has forgotten our in-sync set; it is written again"]
     actor.recorder.watch()
     actor.drain()

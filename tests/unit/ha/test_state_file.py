@@ -14,7 +14,7 @@ from ha.model.membership import HaState, InSync, Member
 from ha.model.state_file import NAME, SLOT, TEMPORARY, FileDirectory, StateFile, StateFileError, decode, encode, newest
 from tests.simulator.disk import FAULTS, Disk, Killed
 
-OLD = HaState("me", 3, "you", InSync(2, "you", 5, (Member("me"),)))
+OLD = HaState("me", 3, "you", InSync(2, "you", 5, (Member("me"),)), vouched=(2, "you", 5))
 NEW = HaState("me", 4, "me", InSync(4, "me", 6, (Member("me"), Member("you"))))
 NEXT = HaState("me", 5, "you", NEW.in_sync)
 
