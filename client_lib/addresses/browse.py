@@ -15,6 +15,7 @@ import base64
 import json
 from typing import Any
 
+from client_lib.addresses.operations import NOT_FOUND
 from client_lib.errors import InvalidOption, NotFound, ReceiverError
 from client_lib.message import Message, received
 from client_lib.properties import decode_properties
@@ -41,8 +42,8 @@ class Browser:
         """The messages of an answer.  Raises NotFound (the queue is gone), InvalidOption, ReceiverError."""
         answer = json.loads(body)
         if not answer["ok"]:
-            error = str(answer["error"])
-            raise (NotFound if error.startswith("no queue") else ReceiverError)(f"browsing {self.queue}: {error}")
+            kind = NotFound if answer.get("code") == NOT_FOUND else ReceiverError
+            raise kind(f"browsing {self.queue}: {answer['error']}")
         found = answer["result"]
         if found and "header" not in found[0]:
             raise InvalidOption(f"browsing {self.queue}: this broker's {METHOD} knows no position to go on from")

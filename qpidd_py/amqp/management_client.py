@@ -68,13 +68,14 @@ class Ready(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """`number` is what `request` returned; `result` counts when `ok`, else `error`.  `forbidden`: not by this user."""
+    """`number` is what `request` returned; `result` counts when `ok`, else `error` and `code` do, a reply code of
+    AMQP; 0 if the broker named none."""
 
     number: int
     ok: bool
     result: Any
     error: str
-    forbidden: bool = False
+    code: int = 0
 
 
 ManagementEvent = Ready | Answer | Closed | VersionRefused | PeerSilent | CloseAnswered
@@ -225,7 +226,7 @@ class ManagementClient:
             if answer["ok"]:
                 return Answer(number, True, parts + answer["result"] if parts else answer.get("result"), "")
             text = str(answer.get("error", "no reason given"))
-            return Answer(number, False, None, text, answer.get("forbidden") is True)
+            return Answer(number, False, None, text, int(answer.get("code", 0)))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             self.outstanding.discard(number)
             return Answer(number, False, None, f"unreadable answer: {type(error).__name__}: {error}")

@@ -23,7 +23,12 @@ _CHUNK = 65536
 
 
 class BrokerError(Exception):
-    """The broker was reached, but something is wrong; the text is for people."""
+    """The broker was reached, but something is wrong; the text is for people.  `code`: the reply code of AMQP, 0 if the
+    broker named none."""
+
+    def __init__(self, text: str, code: int = 0) -> None:
+        super().__init__(text)
+        self.code = code
 
 
 class AuthenticationFailure(BrokerError):
@@ -40,10 +45,6 @@ class ProtocolFailure(BrokerError):
 
 class RequestRefused(BrokerError):
     """The broker refused the request; the text is the broker's."""
-
-
-class RequestForbidden(RequestRefused):
-    """The user may not ask for this."""
 
 
 class Trust(NamedTuple):
@@ -219,7 +220,7 @@ class ClientSocket:
 
     def _closed(self, event: Closed) -> BrokerError:
         kind = AuthenticationFailure if event.reply_code == ReplyCode.ACCESS_REFUSED else ConnectionClosed
-        return kind(f"{self.target.address}: {event.reply_code} {event.reply_text}")
+        return kind(f"{self.target.address}: {event.reply_code} {event.reply_text}", event.reply_code)
 
 
 class ManagementSocket(ClientSocket):
@@ -238,7 +239,7 @@ class ManagementSocket(ClientSocket):
         while answer.number != number:  # of a request whose time was over
             answer = self._expect(Answer)
         if not answer.ok:
-            raise (RequestForbidden if answer.forbidden else RequestRefused)(answer.error)
+            raise RequestRefused(answer.error, answer.code)
         return answer.result
 
 

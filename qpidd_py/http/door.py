@@ -19,12 +19,13 @@ from qpidd_py.amqp.client_handshake import Login
 from qpidd_py.cli.client_socket import (
     AuthenticationFailure,
     BrokerError,
+    ConnectionClosed,
     Deadline,
     ManagementSocket,
-    RequestForbidden,
     RequestRefused,
     Target,
 )
+from qpidd_py.errors import ReplyCode
 
 SECONDS: Final = 10.0
 """For the whole of one request."""
@@ -37,6 +38,13 @@ class Problem(Exception):
     def __init__(self, status: int, error: str, reason: str) -> None:
         super().__init__(f"{status} {error}: {reason}")
         self.status, self.error, self.reason = status, error, reason
+
+
+class WrongLogin(Problem):
+    """No user with this password."""
+
+    def __init__(self) -> None:
+        super().__init__(401, "not_authorised", "Login failed")
 
 
 def bad_request(reason: str) -> Problem:
@@ -93,32 +101,32 @@ def _told() -> Iterator[None]:
     try:
         yield
     except (AuthenticationFailure, pika.exceptions.ProbableAuthenticationError):
-        raise Problem(401, "not_authorised", "Login failed") from None
-    except RequestForbidden as error:
-        raise not_authorised(str(error)) from None
+        raise WrongLogin from None
     except RequestRefused as error:
-        raise not_found() if str(error).startswith("no ") else bad_request(str(error)) from None
+        raise _closed(error.code, str(error)) from None
     except pika.exceptions.ChannelClosedByBroker as error:
-        raise _closed(error.reply_code, error.reply_text) from None
+        raise _closed(error.reply_code, f"{error.reply_code} {error.reply_text}") from None
     except pika.exceptions.ConnectionClosedByBroker as error:
-        raise _ended(error.reply_code, error.reply_text) from None
+        raise _ended(error.reply_code, f"{error.reply_code} {error.reply_text}") from None
     except (pika.exceptions.ShortStringTooLong, pika.exceptions.UnsupportedAMQPFieldException) as error:
         raise bad_request(f"not to be sent by AMQP: {str(error)[:200]}") from None
+    except ConnectionClosed as error:
+        raise _ended(error.code, str(error)) from None
     except (BrokerError, OSError, pika.exceptions.AMQPError) as error:
-        text = str(error) or type(error).__name__
-        if "530 " in text and "refused for user" in text:
-            raise not_authorised(text) from None
-        raise Problem(503, "service_unavailable", text) from None
+        raise Problem(503, "service_unavailable", str(error) or type(error).__name__) from None
 
 
 def _ended(code: int, text: str) -> Problem:
-    """The connection, not the channel: 320 is what a backup says."""
-    if code == 320:
+    """The connection, not the channel.  A broker that was lost gives no code."""
+    if not code:
         return Problem(503, "service_unavailable", text)
-    return not_authorised(text) if code == 530 else bad_request(f"{code} {text}")
+    return not_authorised(text) if code == ReplyCode.NOT_ALLOWED else _closed(code, text)
 
 
 def _closed(code: int, text: str) -> Problem:
-    if code == 404:
+    """A backup says 320."""
+    if code == ReplyCode.NOT_FOUND:
         return not_found()
-    return not_authorised(text) if code == 403 else bad_request(f"{code} {text}")
+    if code == ReplyCode.CONNECTION_FORCED:
+        return Problem(503, "service_unavailable", text)
+    return not_authorised(text) if code == ReplyCode.ACCESS_REFUSED else bad_request(text)

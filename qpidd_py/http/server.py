@@ -22,7 +22,8 @@ from aiohttp import web
 from qpidd_py.amqp.client_handshake import Login
 from qpidd_py.cli.client_socket import Target
 from qpidd_py.http.definitions import DefinitionError
-from qpidd_py.http.door import Door, Problem, bad_request, not_authorised
+from qpidd_py.http.door import Door, Problem, WrongLogin, bad_request
+from qpidd_py.http.gate import Gate
 from qpidd_py.http.paging import QueryError
 from qpidd_py.http.routes import ROUTES, Call, Handler
 from qpidd_py.security.entries import HOST
@@ -40,23 +41,24 @@ REALM: Final = 'Basic realm="qpidd management"'
 def application(target: Target) -> web.Application:
     """`target`: the broker; its login is not used."""
     found = web.Application(client_max_size=BODY_MAX, middlewares=[_problems])
-    pool = ThreadPoolExecutor(AT_ONCE, "request")
+    pool, gate = ThreadPoolExecutor(AT_ONCE, "request"), Gate()
     for method, path, handler in ROUTES:
-        found.router.add_route(method, path, _wrapped(target, handler, pool))
+        found.router.add_route(method, path, _wrapped(target, handler, pool, gate))
     return found
 
 
 def _wrapped(
-    target: Target, handler: Handler, pool: ThreadPoolExecutor
+    target: Target, handler: Handler, pool: ThreadPoolExecutor, gate: Gate
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def handle(request: web.Request) -> web.StreamResponse:
-        door = Door(target._replace(login=login_of(request)))
+        login = login_of(request)
         _check_origin(request)
         path = {name: unquote(value) for name, value in _raw(request).items()}
         if path.get("vhost", HOST) != HOST:
             raise Problem(404, "Object Not Found", "Not Found")
-        call = Call(door, path, dict(request.query), await _body(request))
-        result = await asyncio.get_running_loop().run_in_executor(pool, handler, call)
+        call = Call(Door(target._replace(login=login)), path, dict(request.query), await _body(request))
+        async with gate.passed(login, request.remote or ""):
+            result = await asyncio.get_running_loop().run_in_executor(pool, handler, call)
         if result is None or (result == {} and request.method != "GET"):
             return web.Response(status=201 if request.method in ("PUT", "POST") else 204)
         return web.json_response(result)
@@ -76,13 +78,13 @@ def login_of(request: web.Request) -> Login:
     """Raises Problem."""
     kind, _, value = request.headers.get("Authorization", "").partition(" ")
     if kind.lower() != "basic":
-        raise not_authorised("Login failed")
+        raise WrongLogin
     try:
         user, colon, password = base64.b64decode(value, validate=True).decode().partition(":")
     except (binascii.Error, ValueError):
-        raise not_authorised("Login failed") from None
+        raise WrongLogin from None
     if not colon or (user == DEFAULT_USER[0] and not _is_local(request.remote)):
-        raise not_authorised("Login failed")
+        raise WrongLogin
     return Login(user, password, "")
 
 

@@ -15,7 +15,7 @@ from typing import Final
 from qpidd_py.broker.broker import Broker
 from qpidd_py.errors import AmqpError
 from qpidd_py.management.patience import Reading, ready_in_memory
-from qpidd_py.management.request import Json, RequestError, flag, text
+from qpidd_py.management.request import Json, NotFound, RequestError, flag, text
 
 SLICE: Final = 2048
 """Messages moved in one turn: 2 µs each, and as many again for each copy that an exchange makes."""
@@ -67,7 +67,7 @@ class Changes:
     def _delete(self, arguments: Json) -> tuple[Json, int]:
         name = text(arguments, "queue")
         if name not in self._broker.vhost.queues:
-            raise RequestError(f"no queue {name!r}")
+            raise NotFound(f"no queue {name!r}")
         if_unused, if_empty = flag(arguments, "if_unused"), flag(arguments, "if_empty")
         count, position = self._broker.vhost.delete_queue(None, name, if_unused, if_empty)
         return {"deleted": count}, position

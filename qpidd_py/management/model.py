@@ -38,7 +38,7 @@ from qpidd_py.core.queue import Queue
 from qpidd_py.errors import AmqpError, ReplyCode
 from qpidd_py.management.changes import Changes
 from qpidd_py.management.patience import Reading, in_memory
-from qpidd_py.management.request import Forbidden, Json, Reply, RequestError, text
+from qpidd_py.management.request import Json, NotFound, Reply, RequestError, text
 from qpidd_py.management.rights import administers, check_request, who
 from qpidd_py.management.shown import (
     PEEK_BODY,
@@ -115,10 +115,9 @@ class Management:
             else:
                 raise RequestError(f"unknown method {method[:SHOWN]!r}")
         except RequestError as error:
-            forbidden = {"forbidden": True} if isinstance(error, Forbidden) else {}
-            reply({"ok": False, "error": str(error), **forbidden})
+            reply({"ok": False, "error": str(error), "code": error.code})
         except AmqpError as error:
-            reply({"ok": False, "error": error.reply_text})
+            reply({"ok": False, "error": error.reply_text, "code": error.reply_code})
 
     def request(self, method: str, arguments: Json, reply: Reply) -> None:
         """The same in one go."""
@@ -175,7 +174,7 @@ class Management:
     def _queue_peek(self, arguments: Json, asker: ClientConnection | None) -> Generator[Reading, None, list[Json]]:
         name, limit = arguments.get("queue"), arguments.get("limit", 10)
         if not isinstance(name, str) or name not in self.broker.vhost.queues:
-            raise RequestError(f"no queue {name!r}")
+            raise NotFound(f"no queue {name!r}")
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
             raise RequestError(f"limit {limit!r}, wanted a number from 1 to {PEEK_LIMIT}")
         queue = self.broker.vhost.queues[name]
@@ -193,7 +192,7 @@ class Management:
             raise RequestError(f"number {str(number)[:SHOWN]!r}, wanted that of a connection")
         found = next((each for each in self.broker.connections if each.number == number), None)
         if found is None or found.link is not None:
-            raise RequestError(f"no client has connection {str(number)[:SHOWN]}")
+            raise NotFound(f"no client has connection {str(number)[:SHOWN]}")
         if not administers(self.broker, asker) and (asker is None or asker.user != found.user):
             raise RequestError(f"connection {number} is of another user, {found.user[:SHOWN]!r}")
         log.warning("connection %d of %s is closed by a request: %s", found.number, found.peer, shown(reason))

@@ -1,18 +1,36 @@
 """The form of requests and answers, for all handlers."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
+
+from qpidd_py.errors import ReplyCode
 
 Json = dict[str, Any]
 Reply = Callable[[Json], None]
 
 
 class RequestError(Exception):
-    """The request cannot be answered; the text goes to the client."""
+    """The request cannot be answered; code and text go to the client."""
+
+    code: ClassVar[int] = ReplyCode.PRECONDITION_FAILED
 
 
 class Forbidden(RequestError):
-    """The user may not ask for this: its answer has `"forbidden": true`, too."""
+    """The user may not ask for this."""
+
+    code = ReplyCode.ACCESS_REFUSED
+
+
+class NotFound(RequestError):
+    """What the request names is not there."""
+
+    code = ReplyCode.NOT_FOUND
+
+
+class NotPrimary(RequestError):
+    """Only a primary can change this."""
+
+    code = ReplyCode.CONNECTION_FORCED
 
 
 def text(arguments: Json, name: str, default: str | None = None) -> str:

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.settings import MOST, Key
-from qpidd_py.management.request import Json, RequestError, text
+from qpidd_py.management.request import Json, NotFound, NotPrimary, RequestError, text
 from qpidd_py.security.entries import CONFIGURE, HOST, PERMISSION, READ, TOPIC, USER, WRITE, check_entry
 from qpidd_py.security.rights import PatternError, compiled, expanded
 from qpidd_py.security.users import usable
@@ -89,7 +89,7 @@ class UserRequests:
     def _delete_user(self, arguments: Json) -> tuple[Json, int]:
         name = _name(arguments, "user")
         if self._settings.get(Key(USER, "", name)) is None:
-            raise RequestError(f"no user {name!r} of the cluster")
+            raise NotFound(f"no user {name!r} of the cluster")
         self._check_primary()
         keys = Key(USER, "", name), Key(PERMISSION, HOST, name), Key(TOPIC, HOST, name)
         return {}, max(self._settings.delete(key) for key in keys if self._settings.get(key) is not None)
@@ -120,10 +120,10 @@ class UserRequests:
         """Of a user that there is, in the virtual host that there is."""
         name, host = _name(arguments, "user"), text(arguments, "vhost", HOST)
         if host != HOST:
-            raise RequestError(f"no virtual host {host[:64]!r}; there is {HOST!r}")
+            raise NotFound(f"no virtual host {host[:64]!r}; there is {HOST!r}")
         known = self._settings.get(Key(USER, "", name)) is not None or self._broker.rights.local(name)
         if not known:
-            raise RequestError(f"no user {name!r}")
+            raise NotFound(f"no user {name!r}")
         return Key(kind, host, name)
 
     def _put(self, key: Key, value: Mapping[str, Any]) -> int:
@@ -139,7 +139,7 @@ class UserRequests:
 
     def _check_primary(self) -> None:
         if self._broker.passive:
-            raise RequestError("users are replicated and this broker is a backup")
+            raise NotPrimary("users are replicated and this broker is a backup")
 
 
 def _name(arguments: Json, name: str) -> str:

@@ -10,11 +10,13 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from qpidd_py.http.gate import OF_ADDRESS, WAITING
 from qpidd_py.security.users import hash_password
 from tests.support import programs
 from tests.support.process import BrokerProcess, HeldPort
@@ -307,6 +309,20 @@ def test_names_with_every_sign(api: Api) -> None:
         quoted = urllib.request.quote(name, safe="")  # type: ignore[attr-defined]
         assert api.request("PUT", f"/queues/%2F/{quoted.replace('.', '%2E')}", {})[0] == 201, name
     assert sorted(each["name"] for each in api.get("/queues")) == sorted(("a/b", "a b", "ä", "100%", "a?b=c", "~", "."))
+
+
+def test_many_wrong_logins_delay_nobody_who_is_known(api: Api) -> None:
+    """The broker takes its time over each of them."""
+    wrong = Api(api.port, "guest", "wrong")
+    api.get("/whoami")
+    with ThreadPoolExecutor(30) as pool:
+        asked = [pool.submit(wrong.request, "GET", "/whoami") for _ in range(30)]
+        wait_for(lambda: any(each.done() for each in asked), TIME, "the first answer")
+        for _ in range(3):
+            api.get("/whoami")
+        assert not all(each.done() for each in asked), "a known login did not wait for them"
+        codes = [each.result()[0] for each in asked]
+    assert set(codes) == {401, 429} and codes.count(429) >= 30 - OF_ADDRESS - WAITING
 
 
 def test_a_broker_that_is_not_there(tmp_path: Path) -> None:

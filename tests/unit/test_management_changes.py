@@ -208,7 +208,7 @@ def test_exchanges_and_bindings_are_listed(asker):
 def test_without_replication_the_answer_comes_at_once():
     replies = []
     Management(Broker()).request("queue.delete", {"queue": "none"}, replies.append)
-    assert replies == [{"ok": False, "error": "no queue 'none'"}]
+    assert replies == [{"ok": False, "error": "no queue 'none'", "code": 404}]
 
 
 class TestSlices:

@@ -424,7 +424,7 @@ def test_a_backup_has_the_same_settings_and_changes_none(realm: Realm) -> None:
     assert backup.vhost.configuration.snapshot() == realm.broker.vhost.configuration.snapshot()
     replies: list[Any] = []
     Management(backup).request("user.put", {"user": "c"}, replies.append)
-    assert replies == [{"ok": False, "error": "users are replicated and this broker is a backup"}]
+    assert replies == [{"ok": False, "error": "users are replicated and this broker is a backup", "code": 320}]
 
 
 def test_a_backup_that_joins_takes_over_the_settings(realm: Realm) -> None:

@@ -56,11 +56,11 @@ def test_a_key_that_is_no_text_is_shown_escaped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "kind"), [("no queue 'q'", NotFound), ("unknown method 'queue.peek'", ReceiverError)]
+    ("error", "code", "kind"), [("no queue 'q'", 404, NotFound), ("unknown method 'queue.peek'", 406, ReceiverError)]
 )
-def test_a_refusal_ends_it(error: str, kind: type[Exception]) -> None:
+def test_a_refusal_ends_it(error: str, code: int, kind: type[Exception]) -> None:
     with pytest.raises(kind, match=f"browsing q: {error}"):
-        Browser("q").answered(json.dumps({"ok": False, "error": error}).encode())
+        Browser("q").answered(json.dumps({"ok": False, "error": error, "code": code}).encode())
 
 
 def test_a_broker_whose_peek_is_older_is_told() -> None:
