@@ -20,7 +20,7 @@ The core is what the promise of a mode needs:
     availability        a majority, a whole member, and if that was restarted a broker that knows the newest set, which
                         need not list it: the manager promotes it only then (`rules.py`)
 
-With `quorum` and a registry, too, a restarted member whose disk has an older set than the newest may have an old disk:
+With `quorum` and a registry, too, a restarted member that has the log up to an older set only may have an old disk:
 then every other member of the newest set is in the core, which shows what it lacks (`ha/README.md`, section 8).
 
 In all modes but `quorum` the manager takes the other brokers for failed: it stops one that is primary, is being
@@ -68,8 +68,10 @@ if TYPE_CHECKING:
 
 WITHIN: Final = 12.0
 """Virtual seconds that the core has until it is active and its clients have their confirms: 60 heartbeat intervals."""
-PASSED: Final = 60.0
+PASSED: Final = 180.0
 """Virtual seconds more, at most, where a path stays narrow."""
+SHARE: Final = 0.7
+"""Of a narrow path, for the log: heartbeats, answers and questions take the rest."""
 PUBLISHES: Final = 7
 EVERY: Final = 0.5
 """Messages of each probe, and seconds between two: what was under way when the faults came says little."""
@@ -229,7 +231,7 @@ class Liveness:
         ids: set[str] = set()
         if mode == "manager":
             ids = {newest.leader, *(each.state.leader for each in members)}  # `promotion.py`, R4's doubt
-        older = restarted and whole.state.in_sync.key < newest.key
+        older = restarted and whole.state.vouched < newest.key
         if older or (mode == "manager" and (whole.node.role.stood or restarted)):
             ids |= newest.ids
         found = [each for each in members if each.state.id in ids]
@@ -295,7 +297,7 @@ class Liveness:
         last answer, passes a path that stays narrow."""
         width = self.simulation.network.width
         links = [(each, link) for each in self.simulation.brokers if each.is_primary for link in each.links]
-        narrow = [(each, link, width(link.end)) for each, link in links if width(link.end)]
+        narrow = [(each, link, SHARE * width(link.end)) for each, link in links if width(link.end)]
         return max(
             (link.end.takes + (link.backlog + self._since(each)) / wide for each, link, wide in narrow), default=0
         )
