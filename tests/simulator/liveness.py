@@ -70,7 +70,7 @@ WITHIN: Final = 12.0
 """Virtual seconds that the core has until it is active and its clients have their confirms: 60 heartbeat intervals."""
 PASSED: Final = 180.0
 """Virtual seconds more, at most, where a path stays narrow."""
-SHARE: Final = 0.7
+PAYLOAD: Final = 0.7
 """Of a narrow path, for the log: heartbeats, answers and questions take the rest."""
 PUBLISHES: Final = 7
 EVERY: Final = 0.5
@@ -297,7 +297,7 @@ class Liveness:
         last answer, passes a path that stays narrow."""
         width = self.simulation.network.width
         links = [(each, link) for each in self.simulation.brokers if each.is_primary for link in each.links]
-        narrow = [(each, link, SHARE * width(link.end)) for each, link in links if width(link.end)]
+        narrow = [(each, link, PAYLOAD * width(link.end)) for each, link in links if width(link.end)]
         return max(
             (link.end.takes + (link.backlog + self._since(each)) / wide for each, link, wide in narrow), default=0
         )
