@@ -294,12 +294,13 @@ class Liveness:
 
     def _passing(self) -> float:
         """Seconds in which what waits for the slowest backup of a primary, and what the primary has logged since the
-        last answer, passes a path that stays narrow."""
+        last answer, passes a path that stays narrow.  Twice: a publish that is held back until that is less is then
+        behind what was read with it."""
         width = self.simulation.network.width
         links = [(each, link) for each in self.simulation.brokers if each.is_primary for link in each.links]
         narrow = [(each, link, PAYLOAD * width(link.end)) for each, link in links if width(link.end)]
         return max(
-            (link.end.takes + (link.backlog + self._since(each)) / wide for each, link, wide in narrow), default=0
+            (link.end.takes + 2 * (link.backlog + self._since(each)) / wide for each, link, wide in narrow), default=0
         )
 
     def _since(self, process: BrokerProcess) -> int:
