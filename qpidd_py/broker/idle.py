@@ -18,27 +18,30 @@ class Idle:
     def __init__(self, vhost: Deletes) -> None:
         self._vhost = vhost
         self.due: Deadlines[DeclaredQueue] = Deadlines()
-        self._used: dict[DeclaredQueue, None] = {}  # their time begins with the next tick
+        self._used: dict[DeclaredQueue, int] = {}  # their time begins with the next tick at which this position is safe
 
-    def used(self, queue: DeclaredQueue) -> None:
-        """Its time limit, if it has one, begins again."""
+    def used(self, queue: DeclaredQueue, position: int = 0) -> None:
+        """Its time limit, if it has one, begins again when `position` of the log is safe: until then the answer to its
+        declaration is held back, and who asked for the queue is to find it."""
         if queue.expires is not None or queue.waits_for_its_owner:
-            self._used[queue] = None
+            self._used[queue] = max(position, self._used.get(queue, 0))
 
     def dropped(self, queue: DeclaredQueue) -> None:
         self.due.drop(queue)
         self._used.pop(queue, None)
 
-    def tick(self, now: float) -> None:
-        """Deletes those that were idle for their time limit; `now` in seconds.  One with a consumer is looked at again
-        when that has gone."""
-        for queue in self._used:
+    def tick(self, now: float, safe: int) -> None:
+        """Deletes those that were idle for their time limit; `now` in seconds, `safe` as of the engine.  One with a
+        consumer is looked at again when that has gone."""
+        for queue in [found for found, position in self._used.items() if position <= safe]:
             self.due.set(queue, now + (queue.expires or OWNER_TIME))
-        self._used.clear()
+            del self._used[queue]
         for _ in range(DELETIONS):
             due = self.due.pop(now)
             if due is None:
                 break
+            if due in self._used:
+                continue
             busy = due.core.consumer_count or due.waits_for_its_first_user or due.expires is None
             if (due.waits_for_its_owner or not busy) and self._vhost.decides(due):
                 self._vhost.remove_queue(due)

@@ -142,7 +142,7 @@ class VHost:
         queue = self._new_queue(operation, level)
         if exclusive:
             self._own(queue, connection)
-        self.idle.used(queue)
+        self.idle.used(queue, queue.position)
         return queue, queue.position
 
     def reply_queue(self, name: str) -> DeclaredQueue:
@@ -188,8 +188,9 @@ class VHost:
             self._own(queue, connection)
         if queue in self._leaving:
             self._leaving[queue] = False
-        self.idle.used(queue)
-        return queue, self.operation_log.unchanged(queue.position)
+        position = self.operation_log.unchanged(queue.position)
+        self.idle.used(queue, position)
+        return queue, position
 
     def delete_queue(self, connection: object, name: str, if_unused: bool, if_empty: bool) -> tuple[int, int]:
         """Returns the number of messages deleted with it, and the position to wait for.  Deleting a missing queue is no
@@ -353,7 +354,7 @@ class VHost:
         """`now`: in seconds."""
         self.floods.tick(now)
         self.depths.tick(now)
-        self.idle.tick(now)
+        self.idle.tick(now, self.engine.safe)
         self.endings.go_on()
         self.configuration.debris.clear(TICK)
 

@@ -394,6 +394,31 @@ def test_an_auto_delete_queue_waits_for_its_user(broker, peer, level):
     assert set(broker.vhost.queues) == {"never"}
 
 
+@pytest.mark.parametrize("arguments", [{"qpid.auto_delete_timeout": 2}, {"x-expires": 2000}])
+@pytest.mark.parametrize("new", [False, True])
+def test_a_queue_stays_while_its_declaration_waits_for_the_backups(broker, peer, arguments, new):
+    """Its time begins when the declaration is answered."""
+    timed = Queue.Declare(queue="q", auto_delete=True, arguments=arguments)
+    if not new:
+        do(broker, peer, timed, Basic.Consume(queue="q", consumer_tag="c"), Basic.Cancel("c"))
+        broker.tick(0.0)
+    peer.send(1, timed)  # nothing is safe before `advance`
+    for moment in (1.0, 2.0, 3.0, 50.0):
+        broker.tick(moment)
+        broker.engine.end_turn()
+    assert peer.frames() == [] and "q" in broker.vhost.queues
+    broker.advance()
+    (answer,) = peer.frames()
+    assert isinstance(answer, Queue.DeclareOk)
+    if new and "x-expires" not in arguments:
+        do(broker, peer, Basic.Consume(queue="q", consumer_tag="c"), Basic.Cancel("c"))
+    broker.tick(51.0)
+    broker.tick(52.9)
+    assert "q" in broker.vhost.queues
+    broker.tick(53.0)
+    assert "q" not in broker.vhost.queues
+
+
 def test_an_expiring_queue_expires_used_or_not(broker, peer):
     for name in ("used", "never"):
         do(broker, peer, queue(name, x_expires=2000))
