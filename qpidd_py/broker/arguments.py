@@ -34,6 +34,8 @@ CONSUMER_TIMEOUT: Final = "x-consumer-timeout"  # milliseconds for which a clien
 DELIVERY_LIMIT: Final = "x-delivery-limit"  # times that a message comes back; -1: no limit
 CONSUMER_PRIORITY: Final = "x-priority"  # of consumers
 QUEUE_MODE: Final = "x-queue-mode"
+LEADER_LOCATOR: Final = "x-queue-leader-locator"  # means nothing here: the leader is the primary
+MASTER_LOCATOR: Final = "x-queue-master-locator"  # the same, of classic queues
 DEDUPLICATION: Final = "x-message-deduplication"  # see deduplication.py
 DEDUPLICATION_WINDOW: Final = "x-deduplication-window"  # keys that are remembered
 DEDUPLICATION_TIME: Final = "x-deduplication-time"  # milliseconds for which they are
@@ -107,6 +109,14 @@ def _one_of(*words: object) -> Callable[[Any], str]:
     return check
 
 
+_LOCATORS: Final = ("client-local", "balanced", "random", "least-leaders")
+
+
+def _locator(*words: str) -> Callable[[Any], str]:
+    wrong = _one_of(*words)
+    return lambda value: _text(value) or wrong(value)
+
+
 _KNOWN: Final[dict[str, Callable[[Any], str]]] = {
     EXPIRES: _lifetime,
     AUTO_DELETE_TIMEOUT: _natural,
@@ -125,6 +135,7 @@ _KNOWN: Final[dict[str, Callable[[Any], str]]] = {
     DELIVERY_LIMIT: _anything,  # see delivery_limit
     CONSUMER_TIMEOUT: _positive,
     QUEUE_MODE: _one_of("default", "lazy"),
+    LEADER_LOCATOR: _locator(*_LOCATORS),
     DEDUPLICATION: _flag,
     DEDUPLICATION_WINDOW: _keys,
     DEDUPLICATION_TIME: _positive,
@@ -142,6 +153,7 @@ _CHECKS: Final = {
     "x-cancel-on-ha-failover": _flag,  # each fail-over ends the connection anyhow
     "x-stream-offset": lambda value: "is of streams only",
     "x-queue-version": _one_of(1, 2),
+    MASTER_LOCATOR: _locator(*_LOCATORS, "min-masters"),
     **dict.fromkeys(("x-max-in-memory-length", "x-max-in-memory-bytes"), _natural),
     "x-quorum-initial-group-size": _positive,
 }
@@ -149,6 +161,8 @@ _CHECKS: Final = {
 _REFUSED: Final[dict[str, Callable[[Any], bool]]] = {
     QUEUE_TYPE: lambda value: bool(value == "stream"),
 }
+_THEIRS: Final = dict.fromkeys((LEADER_LOCATOR, MASTER_LOCATOR), "invalid_queue_locator_arg, ")
+"""What RabbitMQ says of a word that it does not know, where that is no sentence."""
 _NEEDS: Final = {
     DEAD_LETTER_KEY: DEAD_LETTER_EXCHANGE,
     FENCING_TOKEN: SINGLE_CONSUMER,
@@ -185,7 +199,7 @@ def check_queue_arguments(arguments: Mapping[str, Any], what: str) -> None:
 
 
 _ONLY_STREAM: Final = ("x-max-age", "x-stream-max-segment-size-bytes", "x-initial-cluster-size")
-_ONLY_CLASSIC: Final = (MAX_PRIORITY, QUEUE_MODE, "x-queue-version", "x-queue-master-locator")
+_ONLY_CLASSIC: Final = (MAX_PRIORITY, QUEUE_MODE, "x-queue-version", MASTER_LOCATOR)
 _ONLY_QUORUM: Final = (
     *(DELIVERY_LIMIT, "x-quorum-initial-group-size"),
     *("x-max-in-memory-length", "x-max-in-memory-bytes"),
@@ -267,7 +281,8 @@ def _check(arguments: Mapping[str, Any], what: str, *names: str) -> None:
     for name in names:
         check = _CHECKS.get(name) or qpid_arguments.check_of(name)
         if name in arguments and check is not None and (problem := check(arguments[name])):
-            text = f"invalid arg '{name}' for {what}: {arguments[name]!r} {problem}"
+            theirs = _THEIRS.get(name, "") if isinstance(arguments[name], str) else ""
+            text = f"invalid arg '{name}' for {what}: {theirs}{arguments[name]!r} {problem}"
             raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
 
 

@@ -60,8 +60,9 @@ OF_QUEUES: Final = (
     *("x-max-in-memory-length", "x-max-in-memory-bytes", "x-quorum-initial-group-size"),
     *("x-max-age", "x-stream-max-segment-size-bytes", "x-initial-cluster-size", "x-mine"),
 )
-"""Not `x-queue-master-locator` (RabbitMQ fails with 541 or says nothing) and `x-queue-leader-locator` (3.10 takes
-it for some types only), which mean nothing here, nor `x-consumer-timeout`, which RabbitMQ 3.10 does not know."""
+"""Not `x-queue-master-locator` (RabbitMQ 3.10 fails with 541 or says nothing) and `x-queue-leader-locator` (3.10 takes
+it for some types only, later ones for classic queues, too), nor `x-consumer-timeout`, which RabbitMQ 3.10 does not
+know."""
 OF_CONSUMERS: Final = ("x-priority", "x-cancel-on-ha-failover", "x-stream-offset", "x-mine")
 LIFETIMES: Final = (
     *("0", "1", "+1", "-1", "-0", "", "+", "abc", "1.5", "1 ", " 1", "007", "1e3", "0x10", "٣", "1" * 30),

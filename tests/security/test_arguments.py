@@ -68,12 +68,39 @@ def test_without_a_cluster_a_quorum_queue_is_taken_with_a_warning(caplog: pytest
         {"x-queue-type": "classic", "x-queue-mode": "lazy"},
         {"x-dead-letter-strategy": "at-most-once"},
         {"x-queue-leader-locator": "balanced", "x-of-another-product": 1},
+        {"x-queue-leader-locator": "least-leaders", "x-queue-master-locator": "min-masters"},
     ],
 )
 def test_what_asks_for_nothing_is_taken(arguments: dict) -> None:
     peer = Peer(Broker())
     peer.open_channel()
     assert isinstance(peer.call(1, Queue.Declare(queue="q", arguments=arguments)), Queue.DeclareOk)
+
+
+@pytest.mark.parametrize("name", ["x-queue-leader-locator", "x-queue-master-locator"])
+@pytest.mark.parametrize("value", ["somewhere", "", "Balanced", "min-leaders", 3, True, None, [1]])
+def test_where_a_leader_is_to_be_is_a_word_of_rabbitmq(name: str, value: Any) -> None:
+    peer = Peer(Broker())
+    peer.open_channel()
+    declare: Any = Queue.Declare(queue="q", arguments={name: value})
+    close = peer.call(1, declare)
+    assert isinstance(close, commands.Channel.Close) and close.reply_code == 406
+    theirs = f"PRECONDITION_FAILED - invalid arg '{name}' for queue 'q' in vhost '/': "
+    found = "invalid_queue_locator_arg, " if isinstance(value, str) else ""
+    assert close.reply_text.startswith(f"{theirs}{found}{value!r} is not "), close.reply_text
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_a_leader_locator_is_compared(kind: str) -> None:
+    peer = Peer(Broker())
+    peer.open_channel()
+
+    def declare(**arguments: Any) -> Any:
+        return peer.call(1, Queue.Declare(queue="q", durable=True, arguments={"x-queue-type": kind, **arguments}))
+
+    assert isinstance(declare(**{"x-queue-leader-locator": "random"}), Queue.DeclareOk)
+    assert isinstance(declare(**{"x-queue-leader-locator": "random"}), Queue.DeclareOk)
+    assert "received 'balanced' but current is 'random'" in declare(**{"x-queue-leader-locator": "balanced"}).reply_text
 
 
 @pytest.mark.parametrize(
