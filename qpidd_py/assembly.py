@@ -42,6 +42,7 @@ def retune(broker: Broker, settings: Settings) -> None:
     )
     broker.retune(limits, options.heartbeat)
     broker.engine.max_message_size = options.max_message_size
+    broker.engine.frame_max = options.frame_max
     broker.engine.max_transaction = options.max_transaction
     broker.engine.max_transaction_size = options.max_transaction_size
     broker.time_consumers(options.consumer_timeout)

@@ -46,7 +46,6 @@ from qpidd_py.broker.vhost import VHost
 from qpidd_py.core.connection import Connection
 from qpidd_py.core.deadlines import Deadlines
 from qpidd_py.core.engine import Engine
-from qpidd_py.core.queue import Queue
 from qpidd_py.core.routes import Route
 from qpidd_py.errors import AmqpError, ConnectionException, InvariantError, ReplyCode
 from qpidd_py.logrules import NOTICE, Floods
@@ -252,8 +251,8 @@ class ClientConnection:
             )
             raise refuse(ReplyCode.ACCESS_REFUSED, text)
 
-    def addressed(self, channel: int, exchange: bytes, routing_key: bytes, header: bytes) -> tuple[list[Queue], bytes]:
-        """The queues of a message whose header has copies or asks for a direct reply, and the header to store.  Raises
+    def addressed(self, channel: int, exchange: bytes, routing_key: bytes, header: bytes) -> tuple[Route, bytes]:
+        """The route of a message whose header has copies or asks for a direct reply, and the header to store.  Raises
         406."""
         if decode_properties(header).get("reply_to") == REPLY_TO:
             header = with_reply_to(header, self.channels[channel].reply_address())

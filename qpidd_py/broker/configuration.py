@@ -23,6 +23,7 @@ from qpidd_py.broker.arguments import REPLICATE
 from qpidd_py.broker.debris import CHANGE, Debris, Destination
 from qpidd_py.broker.delayed import make_exchange
 from qpidd_py.broker.exchange import DELAYED, FAILOVER, PREDECLARED, Binding, Exchange, binding_key
+from qpidd_py.broker.numbering import NUMBER, Numbers
 from qpidd_py.broker.operation_rules import check_operation
 from qpidd_py.broker.operations import Operation, octets
 from qpidd_py.broker.queue import LOCAL_NUMBERS, DeclaredQueue, limit
@@ -134,6 +135,8 @@ class Configuration:
         self._records.put(position, payload)
         if exchange.type == DELAYED:
             self._give_queue(exchange, operation)
+        if exchange.numbering:
+            exchange.numbers = Numbers(exchange.name, self._records, position > 0)
         self.exchanges[exchange.name] = exchange
         self.links += 1
         self._alternates[exchange.alternate or ""] += 1
@@ -158,6 +161,10 @@ class Configuration:
         """The queues of exchanges that delay."""
         return [exchange.waiting for exchange in self.exchanges.values() if exchange.waiting is not None]
 
+    def _numbers(self) -> list[Numbers]:
+        """Those of exchanges that number their messages."""
+        return [exchange.numbers for exchange in self.exchanges.values() if exchange.numbers is not None]
+
     def drop_exchange(self, exchange: Exchange) -> None:
         """Deletes the exchange with all bindings from it and to it, and the messages that wait in it."""
         if exchange.waiting is not None:
@@ -169,6 +176,8 @@ class Configuration:
         self.debris.add(exchange, tables)
         del self.exchanges[exchange.name]
         self._records.drop(exchange.position)
+        if exchange.numbers is not None:
+            self._records.drop(exchange.numbers.position)
         _count_down(self._alternates, exchange.alternate or "")
         self.links += 1
         self._engine.forget_routes(None if linked else exchange.mark)  # linked: others may ask for headers no longer
@@ -274,6 +283,11 @@ class Configuration:
         if exchange is not None and exchange.position:
             self.drop_exchange(exchange)
 
+    def _apply_number(self, operation: Operation, position: int, payload: bytes) -> None:
+        exchange = self.exchanges.get(operation["name"])
+        if exchange is not None and exchange.numbers is not None:
+            exchange.numbers.note(operation["last"], position, payload)
+
     def _apply_bind(self, operation: Operation, position: int, payload: bytes) -> None:
         source, destination = self._ends(operation)
         if source is None or destination is None:
@@ -322,6 +336,7 @@ class Configuration:
         found = [queue.position for queue in self.queues.values()]
         found += [queue.used_position for queue in self.queues.values()]
         found += [exchange.position for exchange in self.exchanges.values()]
+        found += [numbers.position for numbers in self._numbers()]
         found += [binding.position for binding in self.bindings()]
         found += self.settings.positions()
         return [position for position in found if position]
@@ -347,6 +362,9 @@ class Configuration:
         def used_otherwise(queue: DeclaredQueue) -> bool:
             return wanted.get(queue.used_position) != records.payload(queue.used_position)
 
+        def numbered_otherwise(numbers: Numbers) -> bool:
+            return wanted.get(numbers.position) != records.payload(numbers.position)
+
         def changed(key: Key) -> bool:
             position = self.settings.position(key)
             return wanted.get(position) != records.payload(position)
@@ -365,6 +383,8 @@ class Configuration:
             yield
         for queue in (yield from _chosen(self.queues.values(), used_otherwise)):
             self.note_used(queue, 0, b"")
+        for numbers in (yield from _chosen(self._numbers(), numbered_otherwise)):
+            numbers.note(0, 0, b"")
         while self.debris:  # its records count as what is here
             self.debris.clear(1)
             yield
@@ -399,6 +419,7 @@ _APPLY: Final[dict[str, Callable[[Configuration, Operation, int, bytes], None]]]
     "queue.used": Configuration._apply_used,
     "exchange.declare": Configuration._apply_exchange,
     "exchange.delete": Configuration._apply_exchange_delete,
+    NUMBER: Configuration._apply_number,
     "bind": Configuration._apply_bind,
     "unbind": Configuration._apply_unbind,
     "numbers": Configuration._apply_numbers,

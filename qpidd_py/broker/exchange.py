@@ -13,6 +13,8 @@ from qpidd_py.amqp.fields import encode_table, encode_value
 from qpidd_py.broker.arguments import ALTERNATE, DELAYED_TYPE, HASH_HEADER, HASH_PROPERTY, REPLICATE, check_match
 from qpidd_py.broker.consistent_hash import MOST, Line, weight
 from qpidd_py.broker.headers import HeadersIndex
+from qpidd_py.broker.numbering import Numbers
+from qpidd_py.broker.qpid_arguments import MSG_SEQUENCE
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.broker.topic import TopicTrie, has_wildcard
 from qpidd_py.core.routes import Mark
@@ -89,6 +91,7 @@ class Exchange:
         self.mark = Mark()
         self.position = 0  # of its declaration; 0 if it is not replicated
         self.waiting: DeclaredQueue | None = None  # where messages wait for their time (delayed.py)
+        self.numbers: Numbers | None = None  # those that its messages get (numbering.py)
 
     @property
     def predeclared(self) -> bool:
@@ -108,6 +111,10 @@ class Exchange:
         name = self.arguments.get(ALTERNATE)
         return name if isinstance(name, str) else None
 
+    @property
+    def numbering(self) -> bool:
+        return bool(self.arguments.get(MSG_SEQUENCE))
+
     def properties(self) -> dict[str, Any]:
         """The values that a redeclaration must match."""
         return {
@@ -116,6 +123,7 @@ class Exchange:
             "auto_delete": self.auto_delete,
             "internal": self.internal,
             ALTERNATE: self.alternate,
+            MSG_SEQUENCE: self.numbering,
             **({DELAYED_TYPE: self.arguments.get(DELAYED_TYPE)} if self.type == DELAYED else {}),
         }
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 from qpidd_py.amqp.constants import SHORTSTR_MAX
 from qpidd_py.broker.arguments import DELAYED_TYPE, REPLICATE, check_known
 from qpidd_py.broker.exchange import CLASSES, DELAYED, EXCHANGE_TYPES, PREDECLARED
+from qpidd_py.broker.numbering import MOST, NUMBER
 from qpidd_py.broker.qpid_arguments import conflict
 from qpidd_py.broker.queue import LOCAL_NUMBERS
 from qpidd_py.errors import ChannelException, LinkError
@@ -24,6 +25,7 @@ _FIELDS: Final[dict[str, Mapping[str, Any]]] = {
     "queue.used": {"name": str},
     "exchange.declare": {"name": str, "type": str, **_FLAGS, "internal": bool, "arguments": dict},
     "exchange.delete": {"name": str},
+    NUMBER: {"name": str},
     "bind": _ENDS,
     "unbind": _ENDS,
     "numbers": {"next": int},
@@ -50,6 +52,8 @@ def check_operation(operation: Mapping[str, Any]) -> None:
         raise LinkError(f"exchange {operation['name']!r} of type {operation['type']!r:.60}")
     if kind == "exchange.declare" and operation["type"] == DELAYED:
         _check_delayed(operation)
+    if kind == NUMBER and not _is_last(operation.get("last")):
+        raise LinkError(f"exchange {operation['name']!r}: last number {operation.get('last')!r:.60}")
     if kind in ("setting.put", "setting.delete") and operation["kind"] not in KINDS:
         raise LinkError(f"unknown kind of setting {operation['kind']!r:.60}")
     if kind == "setting.put":
@@ -73,6 +77,10 @@ def _check_setting(operation: Mapping[str, Any]) -> None:
         check_entry(operation["kind"], operation["value"])
     except ValueError as error:
         raise LinkError(f"setting {operation['kind']} {operation['name']!r}: {error}") from error
+
+
+def _is_last(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST
 
 
 def _is_number(value: Any) -> bool:

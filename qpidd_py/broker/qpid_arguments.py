@@ -37,6 +37,7 @@ PRIORITIES: Final = "qpid.priorities"
 FAIRSHARE: Final = "qpid.fairshare"
 SELF_DESTRUCT: Final = "self-destruct"
 EXCLUSIVE_BINDING: Final = "qpid.exclusive-binding"  # of bindings to direct exchanges
+MSG_SEQUENCE: Final = "qpid.msg_sequence"  # of exchanges, and the header that it makes
 
 _LIMITS: Final = {MAX_COUNT: "x-max-length", MAX_SIZE: "x-max-length-bytes"}
 _POLICIES: Final = {"ring": "drop-head", "reject": "reject-publish", SELF_DESTRUCT: SELF_DESTRUCT}
@@ -92,7 +93,7 @@ CHECKS: Final[dict[str, Callable[[Any], str]]] = {
 
 
 EXCHANGE_CHECKS: Final[dict[str, Callable[[Any], str]]] = {
-    "qpid.msg_sequence": lambda value: _unless_off(value, "a message's position in its queue (queue.peek) only grows"),
+    MSG_SEQUENCE: _flag,
     "qpid.ive": lambda value: _unless_off(value, f"bind a queue with '{LAST_VALUE_KEY}', and browse it"),
 }
 BINDING_CHECKS: Final[dict[str, Callable[[Any], str]]] = {EXCLUSIVE_BINDING: _flag}

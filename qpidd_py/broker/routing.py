@@ -7,7 +7,7 @@ outcome is logged.
 `Engine.passive` is True while this broker is a backup: see `vhost.py`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from qpidd_py.broker.configuration import Configuration
 from qpidd_py.broker.dead_letter import REJECTED, Death, goes_round, mark, readable_properties
 from qpidd_py.broker.delayed import delay_of, without_delay
 from qpidd_py.broker.exchange import Exchange
+from qpidd_py.broker.numbering import Numbers, Way
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.core.delays import Delays
 from qpidd_py.core.engine import Engine
@@ -80,8 +81,7 @@ class RoutingTable:
             raise refuse(ReplyCode.ACCESS_REFUSED, f"cannot publish to internal exchange '{name}' in vhost '/'")
         if self._needs_headers(exchange):
             return self._route_by_header(exchange)
-        queues, asked = self._walk(exchange, routing_key, {})
-        return Route(self._permitted(queues), via=tuple(each.mark for each in asked))
+        return self._permitted(self._walk(exchange, routing_key, {})).route(marked=True)
 
     def _route_by_header(self, exchange: Exchange) -> Route:
         """One for all routing keys."""
@@ -95,33 +95,39 @@ class RoutingTable:
         if queue is None:
             self._missed = True
             return Route([])
-        return Route(self._permitted([queue.core]))
+        self._check_permitted(queue.core)
+        return Route([queue.core])
 
-    def _permitted(self, queues: list[Queue]) -> list[Queue]:
-        for queue in queues:
-            owner = queue.owner
-            if isinstance(owner, DeclaredQueue) and (self._engine.passive or owner.reserved):
-                check_ours(owner, f"queue '{queue.name}'", self._engine.passive)
-                check_free(owner)
-        return queues
+    def _permitted(self, way: Way) -> Way:
+        for queue in way.queues:
+            self._check_permitted(queue)
+        return way
 
-    def _by_header(self, exchange: Exchange, routing_key: bytes, header: bytes) -> list[Queue]:
+    def _check_permitted(self, queue: Queue) -> None:
+        owner = queue.owner
+        if isinstance(owner, DeclaredQueue) and (self._engine.passive or owner.reserved):
+            check_ours(owner, f"queue '{queue.name}'", self._engine.passive)
+            check_free(owner)
+
+    def _by_header(self, exchange: Exchange, routing_key: bytes, header: bytes) -> Route:
         """Asked by the core for each message.  Raises 502 for a header that cannot be read."""
-        return self._permitted(self.destinations(exchange, routing_key, decode_properties(header)))
+        return self._permitted(self._walk(exchange, routing_key, decode_properties(header))).route()
 
-    def addressed(self, exchange: bytes, routing_key: bytes, header: bytes) -> tuple[list[Queue], bytes]:
-        """The queues of a message with copies, and its content header without BCC.  Raises 404, 403, 406."""
+    def addressed(self, exchange: bytes, routing_key: bytes, header: bytes) -> tuple[Route, bytes]:
+        """The route of a message with copies, and its content header without BCC.  Raises 404, 403, 406."""
         start = find_exchange(self._exchanges, exchange.decode("utf-8", "replace"))
         keys, kept = copies(header)
         found = self._permitted(self._copied(start, [routing_key, *keys], header))
-        later = found and all(core.delays is not None for core in found)
-        return found, header if later else kept
+        later = found.queues and all(core.delays is not None for core in found.queues)
+        return found.route(), header if later else kept
 
-    def _copied(self, start: Exchange, keys: list[bytes], header: bytes) -> list[Queue]:
+    def _copied(self, start: Exchange, keys: list[bytes], header: bytes) -> Way:
         """Each queue once, whichever key leads to it."""
         properties = readable_properties(header) if self._needs_headers(start) else {}
-        found = (self.destinations(start, key, properties) for key in dict.fromkeys(keys))
-        return list(dict.fromkeys(queue for queues in found for queue in queues))
+        found = Way()
+        for key in dict.fromkeys(keys):
+            found.add(self._walk(start, key, properties))
+        return found
 
     def _needs_headers(self, start: Exchange) -> bool:
         """Whether a message to `start` can meet an exchange that looks at properties."""
@@ -146,23 +152,24 @@ class RoutingTable:
 
     def destinations(self, start: Exchange, routing_key: bytes, properties: Mapping[str, Any]) -> list[Queue]:
         """Each queue once, in order of discovery.  An exchange where nothing matches hands on to its alternate."""
-        return self._walk(start, routing_key, properties)[0]
+        return list(self._walk(start, routing_key, properties).queues)
 
-    def _walk(
-        self, start: Exchange, routing_key: bytes, properties: Mapping[str, Any]
-    ) -> tuple[list[Queue], Iterable[Exchange]]:
-        """The destinations, and the exchanges that were asked for them."""
-        queues: dict[Queue, None] = {}
-        seen, waiting = {start: None}, [start]
+    def _walk(self, start: Exchange, routing_key: bytes, properties: Mapping[str, Any]) -> Way:
+        way = Way()
+        way.asked[start] = None
+        waiting: list[tuple[Exchange, Numbers | None]] = [(start, None)]
         while waiting:
-            exchange = waiting.pop()
-            for item in self._next(exchange, routing_key, properties):
+            exchange, numbers = waiting.pop()
+            found = self._next(exchange, routing_key, properties)
+            if exchange.numbers is not None and exchange.waiting not in found:  # one that delays counts when it is due
+                numbers = way.asked[exchange] = exchange.numbers
+            for item in found:
                 if isinstance(item, DeclaredQueue):
-                    queues[item.core] = None
-                elif item not in seen:
-                    seen[item] = None
-                    waiting.append(item)
-        return list(queues), seen
+                    way.queues.setdefault(item.core, numbers)
+                elif item not in way.asked:
+                    way.asked[item] = None
+                    waiting.append((item, numbers))
+        return way
 
     def _next(
         self, exchange: Exchange, routing_key: bytes, properties: Mapping[str, Any]
@@ -186,7 +193,7 @@ class RoutingTable:
             death = Death(queue.name, reason, exchange, routing_key, self._engine.now // 1000)
             return self._bury(queue, queue.dead_letter_exchange, death, header)
         if reason == REJECTED and queue.alternate is not None:
-            return Route(self._queues_for(queue.alternate, [routing_key], header)), exchange, routing_key, header
+            return self._sent_to(queue.alternate, [routing_key], header).route(), exchange, routing_key, header
         return None
 
     def _due(self, source: Exchange, _: str, exchange: bytes, routing_key: bytes, header: bytes, __: bytes) -> Letter:
@@ -196,18 +203,18 @@ class RoutingTable:
         except (AmqpError, FieldError):
             keys, kept = [], header
         header = without_delay(kept)
-        queues = [core for core in self._copied(source, [routing_key, *keys], header) if not self._takes_none(core)]
-        return Route(queues), exchange, routing_key, header
+        way = self._copied(source, [routing_key, *keys], header).without(self._takes_none)
+        return way.route(), exchange, routing_key, header
 
     def _bury(self, queue: DeclaredQueue, exchange: str, death: Death, header: bytes) -> Letter:
         keys = [death.routing_key, *copied_to(readable_properties(header).get("headers", {}))]
         if queue.dead_letter_key is not None:
             keys = [routing_key_octets(queue.dead_letter_key)]
         marked, deaths = mark(header, death, copied=queue.dead_letter_key is None)
-        queues = self._queues_for(exchange, keys, marked)
+        way = self._sent_to(exchange, keys, marked)
         if death.reason != REJECTED:
-            queues = [core for core in queues if not goes_round(core.name, deaths)]
-        return Route(queues), exchange.encode(), keys[0], marked
+            way = way.without(lambda core: goes_round(core.name, deaths))
+        return way.route(), exchange.encode(), keys[0], marked
 
     def router(self, exchange: str, excluded: Queue | None = None) -> Router:
         """For many messages at one time: where headers do not matter, each routing key is looked up once.
@@ -219,18 +226,16 @@ class RoutingTable:
 
         def route(_: bytes, routing_key: bytes, header: bytes) -> Route:
             if by_header or routing_key not in known:
-                queues = self._queues_for(exchange, [routing_key], header)
-                known[routing_key] = Route([core for core in queues if core is not excluded])
+                way = self._sent_to(exchange, [routing_key], header).without(lambda core: core is excluded)
+                known[routing_key] = way.route()
             return known[routing_key]
 
         return route
 
-    def _queues_for(self, exchange: str, keys: list[bytes], header: bytes) -> list[Queue]:
+    def _sent_to(self, exchange: str, keys: list[bytes], header: bytes) -> Way:
         """Where a publish by the broker itself goes; nowhere if there is no such exchange.  Never raises."""
         source = self._exchanges.get(exchange)
-        if source is None:
-            return []
-        return [core for core in self._copied(source, keys, header) if not self._takes_none(core)]
+        return Way() if source is None else self._copied(source, keys, header).without(self._takes_none)
 
     def _takes_none(self, core: Queue) -> bool:
         """True if its content comes from elsewhere: the log of the primary, or another broker's queue."""

@@ -46,6 +46,7 @@ from qpidd_py.broker.idle import Idle
 from qpidd_py.broker.limits import Limits, check_queues
 from qpidd_py.broker.operation_log import OperationLog
 from qpidd_py.broker.operations import Operation, exchange_operation, queue_operation
+from qpidd_py.broker.qpid_arguments import MSG_SEQUENCE
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.broker.routing import MANAGEMENT, RoutingTable
 from qpidd_py.core.engine import Engine
@@ -377,6 +378,7 @@ class VHost:
         check_exchange_arguments(arguments, what)
         wanted = {"type": kind, "durable": durable, "auto_delete": auto_delete, "internal": internal}
         wanted[ALTERNATE] = arguments.get(ALTERNATE)
+        wanted[MSG_SEQUENCE] = bool(arguments.get(MSG_SEQUENCE))
         if kind == DELAYED:
             check_delayed_type(arguments, EXCHANGE_TYPES, what)
             wanted[DELAYED_TYPE] = arguments[DELAYED_TYPE]

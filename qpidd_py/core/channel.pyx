@@ -16,6 +16,7 @@ from qpidd_py.core.fencing cimport token_of
 from qpidd_py.core.groups cimport LATER, Groups, group_taken, next_of_group
 from qpidd_py.core.letters cimport admitting
 from qpidd_py.core.memory cimport mem_new, mem_resized
+from qpidd_py.core.numbering cimport count
 from qpidd_py.core.properties cimport addressed, bad_expiration, bad_header, other_user
 from qpidd_py.core.pump cimport DELIVERY, next_message
 from qpidd_py.core.returns cimport handed_out
@@ -356,6 +357,8 @@ cdef class Channel:
             if route is None:
                 return 0
         if not route.queues:
+            if route.numbering is not None:
+                count(engine, route, 0)
             self.unrouted(p, route, header, header_size, body, body_size)
             return self.confirm_at(tag, engine.witness() if route.handler is None else 0) if tag else 0
         if route.limited:
@@ -375,7 +378,7 @@ cdef class Channel:
         position = engine.enqueue(route, <const uint8_t*>PyBytes_AS_STRING(p.method) + p.start, p.length,
                                   header, header_size, body, body_size)
         if tag:
-            if route.replicated == 0 or original:
+            if route.replicated == 0 or original or route.numbering is not None:
                 return self.confirm_at(tag, max(original, position if route.replicated else engine.changed))
             if engine.confirms.add(self, tag, position, position, False, False):
                 engine.want_turn()
@@ -437,7 +440,7 @@ cdef class Channel:
         key += 1 + key[0]
         self.connection.steps -= 1
         try:
-            return Route(p.route.by_header(key[1:1 + key[0]], header))
+            return p.route.by_header(key[1:1 + key[0]], header)
         except AmqpError as error:
             self.refuse(error)
             return None
@@ -449,11 +452,11 @@ cdef class Channel:
         exchange = key[1:1 + key[0]]
         key += 1 + key[0]
         try:
-            queues, header = self.connection.owner.addressed(self.number, exchange, key[1:1 + key[0]], header)
+            route, header = self.connection.owner.addressed(self.number, exchange, key[1:1 + key[0]], header)
         except AmqpError as error:
             self.refuse(error)
             return None
-        return Route(queues), header
+        return route, header
 
     cdef int refuse(self, error) except -1:
         return self.connection.fail(0 if isinstance(error, ConnectionException) else self.number, error.reply_code,

@@ -47,7 +47,7 @@ cdef Route entering(Engine engine, Route route, const uint8_t* header, size_t si
                 safe[0] = max(safe[0], id if queue.replicated else engine.changed)
                 queue.window.duplicates += 1
     if known:
-        route = Route([queue for queue in route.queues if queue not in known])
+        route = Route([queue for queue in route.queues if queue not in known], numbering=route.numbering)
     make_room(route)
     return route
 

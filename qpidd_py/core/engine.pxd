@@ -38,6 +38,7 @@ cdef class Engine:
     cdef object refused                     # (queue, content) of publishes that a full queue has refused
     cdef uint64_t inherited                 # expiry of a message that moves to another queue; 0 = by its properties
     cdef public uint64_t max_message_size
+    cdef public size_t frame_max            # octets of the largest frame that any client may take
     cdef public size_t max_transaction          # publishes and settlements; 0: no limit
     cdef public size_t max_transaction_size     # octets of its publishes, if it has several; 0: no limit
     cdef public object on_batch

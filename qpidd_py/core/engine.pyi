@@ -18,6 +18,7 @@ class Engine:
     published: int
     delivered: int
     max_message_size: int
+    frame_max: int
     max_transaction: int
     max_transaction_size: int
     now: int

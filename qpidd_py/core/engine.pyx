@@ -41,6 +41,7 @@ from qpidd_py.core.departures cimport log_delivered, log_delivered_of, log_deque
 from qpidd_py.core.expiry cimport after, look_at
 from qpidd_py.core.kinds cimport came, taken_over
 from qpidd_py.core.letters cimport give_up_stuck, is_stuck, move_messages, put, send_letters_of, waits_for_any
+from qpidd_py.core.numbering cimport enqueue_numbered
 from qpidd_py.core.paging cimport forget_waiters
 from qpidd_py.core.properties cimport Peeked, peek_properties
 from qpidd_py.core.queue cimport UNLIMITED
@@ -67,6 +68,7 @@ cdef class Engine:
         self.local = LogWriter(self.pool, False)
         self.on_config = on_config
         self.max_message_size = 128 << 20
+        self.frame_max = 131072
         self.sweep_most = 50000
         self.queues = {}
         self.rotting = {}
@@ -245,7 +247,9 @@ cdef class Engine:
         cdef uint64_t position, last, expiry
         cdef Queue queue
         cdef uint8_t flags = ENTRY_SHARED if len(route.queues) > 1 else 0
-        if route.delays:
+        if route.apart:
+            if route.numbering is not None:
+                return enqueue_numbered(self, route, exrk, route_size, header, header_size, body, body_size)
             return enqueue_later(self, route, exrk, route_size, header, header_size, body, body_size)
         peek_properties(header, header_size, &found)
         timed = route.timed or found.expiration != UNLIMITED

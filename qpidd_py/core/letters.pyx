@@ -21,6 +21,7 @@ from qpidd_py.core.batch cimport RECORD_HEADER, Segment, lengths_of
 from qpidd_py.core.departures cimport log_delivered_of, log_queue_dequeues
 from qpidd_py.core.duplicates cimport make_room
 from qpidd_py.core.expiry cimport expire_queue
+from qpidd_py.core.numbering cimport count
 from qpidd_py.core.paging cimport at_hand
 from qpidd_py.core.pump cimport pump, take_and_drop
 from qpidd_py.core.ranges cimport ranges_room
@@ -215,6 +216,8 @@ cdef uint64_t put(Engine engine, Route route, bytes exchange, bytes routing_key,
     if route.limited:
         route = admitting(engine, route, e, h, len(header), b, len(body))
         make_room(route)
+    elif not route.queues and route.numbering is not None:
+        count(engine, route, 0)
     if not route.queues:
         return 0
     return engine.enqueue(route, e, len(exrk), h, len(header), b, len(body))
@@ -251,8 +254,10 @@ cdef Route admitting(Engine engine, Route route, const uint8_t* exrk, const uint
                        PyBytes_FromStringAndSize(<const char*>body, body_size))
             engine.refused.append((queue, content))
             engine.want_turn()
-    rest = Route([queue for queue in route.queues if queue not in full])
+    rest = Route([queue for queue in route.queues if queue not in full], numbering=route.numbering)
     rest.refusing = True
+    if not rest.queues and rest.numbering is not None:
+        count(engine, rest, 0)
     return rest
 
 

@@ -10,7 +10,8 @@ cdef class Route:
     cdef readonly tuple via     # marks of the exchanges that were asked
     cdef uint32_t replicated    # how many of the queues are
     cdef bint limited           # some queue has a limit, or delays, or windows
-    cdef bint delays            # in some queue the message waits for its time, see delays.pyx
+    cdef tuple numbering        # None: no exchange numbers its messages, see numbering.pyx
+    cdef bint apart             # not all queues get the same record, see waiting.pyx and numbering.pyx
     cdef bint windows           # some queue remembers keys, see duplicates.pyx
     cdef bint timed             # some queue has a time to live
     cdef bint refusing          # a full queue was left out

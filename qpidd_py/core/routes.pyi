@@ -7,15 +7,16 @@ class Mark: ...
 
 class Route:
     queues: list[Queue]
-    by_header: Callable[[bytes, bytes], list[Queue]] | None
+    by_header: Callable[[bytes, bytes], Route] | None
     handler: Callable[[Any, int, bytes, bytes, bytes, bytes], None] | None
     via: tuple[Mark, ...]
     def __init__(
         self,
         queues: list[Queue],
-        by_header: Callable[[bytes, bytes], list[Queue]] | None = None,
+        by_header: Callable[[bytes, bytes], Route] | None = None,
         handler: Callable[[Any, int, bytes, bytes, bytes, bytes], None] | None = None,
         via: tuple[Mark, ...] = (),
+        numbering: tuple[tuple[Any, ...], dict[Queue, Any]] | None = None,
     ) -> None: ...
 
 class Publications:

@@ -15,6 +15,7 @@ from qpidd_py.core.departures cimport log_dequeues
 from qpidd_py.core.duplicates cimport entering
 from qpidd_py.core.engine cimport Engine
 from qpidd_py.core.letters cimport refuses, send_letters
+from qpidd_py.core.numbering cimport room_of
 from qpidd_py.core.properties cimport addressed
 from qpidd_py.core.queue cimport Queue
 from qpidd_py.core.ranges cimport ranges_room
@@ -30,14 +31,15 @@ cdef uint64_t commit(Channel channel) except? 0:
     cdef Engine engine = channel.connection.engine
     cdef list publishes = current(channel, channel.publishes), acks = channel.acks, queues
     cdef dict counts
+    cdef size_t more = 0        # octets, of publishes that are numbered
     if publishes is None:
         return 0
-    counts = admitted(channel, publishes)
+    counts = admitted(channel, publishes, &more)
     if counts is None:
         return 0
     queues = list(counts)
     log_dequeues(engine)
-    take_memory(channel, publishes, acks, counts)
+    take_memory(channel, publishes, acks, counts, more)
     channel.publishes = []
     channel.acks = []
     channel.gathered = 0
@@ -75,10 +77,9 @@ cdef int apply(Channel channel, list publishes, list acks) except -1:
     return 0
 
 
-cdef int take_memory(Channel channel, list publishes, list acks, dict counts) except -1:
+cdef int take_memory(Channel channel, list publishes, list acks, dict counts, size_t octets) except -1:
     """For all that `apply` does, but for the letters."""
     cdef Engine engine = channel.connection.engine
-    cdef size_t octets = 0
     cdef Publication p
     cdef Queue queue
     removed = {}
@@ -114,7 +115,7 @@ cdef int removal_room(Queue queue, size_t count) except -1:
     return 0
 
 
-cdef dict admitted(Channel channel, list publishes):
+cdef dict admitted(Channel channel, list publishes, size_t* more):
     """(messages, octets) that each queue gets; None when one of them is full and refuses."""
     cdef Publication p
     cdef Route route
@@ -135,6 +136,7 @@ cdef dict admitted(Channel channel, list publishes):
         if route.windows:
             route = entering(channel.connection.engine, route, <const uint8_t*>PyBytes_AS_STRING(header), len(header),
                              NULL)
+        more[0] += room_of(route, p.length + len(header) + len(body))
         for queue in route.queues:
             count, octets = counts.get(queue, (0, 0))
             counts[queue] = count + 1, octets + len(body)

@@ -42,7 +42,7 @@ cdef uint64_t enqueue_later(Engine engine, Route route, const uint8_t* exrk, siz
         delay = queue.delays.delay_of((<const char*>header)[:header_size])
     if rest:
         engine.enqueue(Route(rest), exrk, route_size, header, header_size, body, body_size)
-    waiting.delays, waiting.timed = False, True
+    waiting.apart, waiting.timed = False, True
     engine.inherited = engine.now + <uint64_t>delay
     try:
         return engine.enqueue(waiting, exrk, route_size, header, header_size, body, body_size)

@@ -61,6 +61,7 @@ def show_exchange(exchange: Exchange) -> Json:
         "replicate": exchange.level,
         "bindings": exchange.size,
         **({} if exchange.waiting is None else {"delayed": exchange.waiting.core.ready}),
+        **({} if exchange.numbers is None else {"numbered": exchange.numbers.last}),
         "arguments": to_json(exchange.arguments),
     }
 

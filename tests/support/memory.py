@@ -59,8 +59,8 @@ class RecordingOwner:
     def route(self, channel: int, exchange: bytes, routing_key: bytes) -> Route:
         return Route(self.routes.get(routing_key, []))
 
-    def addressed(self, channel: int, exchange: bytes, routing_key: bytes, header: bytes) -> tuple[list[Queue], bytes]:
-        return self.routes.get(routing_key, []), header
+    def addressed(self, channel: int, exchange: bytes, routing_key: bytes, header: bytes) -> tuple[Route, bytes]:
+        return Route(self.routes.get(routing_key, [])), header
 
     def failed(self, channel: int, code: int, text: str, class_id: int, method_id: int) -> None:
         self.failures.append((channel, code, text, class_id, method_id))

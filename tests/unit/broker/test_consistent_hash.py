@@ -85,7 +85,7 @@ def routed(broker: Broker, key: bytes, **properties: Any) -> list[str]:
     route = broker.vhost.routing.route(b"h", key)
     if route.by_header is None:
         return [queue.name for queue in route.queues]
-    return [queue.name for queue in route.by_header(key, encode_properties(properties, 1))]
+    return [queue.name for queue in route.by_header(key, encode_properties(properties, 1)).queues]
 
 
 def test_by_routing_key() -> None:

@@ -431,7 +431,7 @@ def test_route_by_header_and_handler(client: MemoryClient, queue: Queue, monkeyp
     def handler(owner: object, channel: int, exchange: bytes, key: bytes, header: bytes, body: bytes) -> None:
         seen.append((key, body))
 
-    routes = {b"h": Route([], by_header=lambda key, header: [queue]), b"m": Route([], handler=handler)}
+    routes = {b"h": Route([], by_header=lambda key, header: Route([queue])), b"m": Route([], handler=handler)}
     monkeypatch.setattr(client.owner, "route", lambda channel, exchange, key: routes[key])
     client.publish(b"by header", "h")
     client.publish(b"management", "m")
