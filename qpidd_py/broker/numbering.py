@@ -56,7 +56,7 @@ class Way:
 
     def __init__(self) -> None:
         self.queues: dict[Queue, Numbers | None] = {}
-        self.asked: dict["Exchange", Numbers | None] = {}
+        self.asked: dict[Exchange, Numbers | None] = {}
 
     def add(self, other: "Way") -> None:
         """That of a copy: a queue gets the message once."""

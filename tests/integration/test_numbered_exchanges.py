@@ -1,5 +1,5 @@
-"""Exchanges that number their messages, on brokers that stand alone, in a cluster, over a fail-over, over a restart with
-a journal, and on a backup that has joined late and became the primary."""
+"""Exchanges that number their messages: stand-alone, in a cluster, over a fail-over, over a restart with a journal, and
+on a backup that has joined late and became the primary."""
 
 from __future__ import annotations
 
@@ -76,7 +76,8 @@ def test_a_redeclaration_compares(site: Site, name: str) -> None:
     declare(site.client(), name)
     client = site.middle()
     declare(client, name, numbering=True)
-    for arguments in ({}, {HEADER: 0}):
+    off: list[dict[str, Any]] = [{}, {HEADER: 0}]
+    for arguments in off:
         again = Exchange.Declare(exchange=name, exchange_type="topic", durable=True, arguments=arguments)
         assert client.refusal(again) == 406
 
@@ -125,8 +126,8 @@ def test_a_transaction_and_an_exchange_that_is_made_again(site: Site, name: str)
 
 @pytest.mark.parametrize("site", ["fail-over"], indirect=True)
 def test_no_number_twice_among_what_was_confirmed(site: Site, name: str) -> None:
-    """Two publishers in a hurry; the primary dies under them.  What was confirmed has numbers of its own, in the order of
-    its queue, and what comes after has higher ones."""
+    """Two publishers in a hurry; the primary dies under them.  What was confirmed has numbers of its own, in the order
+    of its queue, and what comes after has higher ones."""
     client = site.client()
     declare(client, name, "fanout")
     bind(client, name, name)
