@@ -11,6 +11,8 @@ from qpidd_py.amqp.fields import encode_table
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.numbering import MOST, NUMBER, Numbers
 from qpidd_py.broker.snapshot import Records
+from qpidd_py.core import Engine
+from qpidd_py.core.memory import plan_failures
 from qpidd_py.errors import LinkError
 from tests.unit.broker.numbered import HEADER, done, exchange, got, last, link, promoted, publish, queue, site
 from tests.unit.broker.peer import Peer, Replicated
@@ -195,3 +197,33 @@ def test_the_operation_is_a_table() -> None:
     backup = Broker()
     backup.vhost.configuration.apply(5, numbers.operation())  # of an exchange that is gone: nothing
     assert backup.vhost.configuration.snapshot()[1:] == []
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_failed_allocation_gives_no_number_twice(large: bool) -> None:
+    """Wherever memory lacks: numbers may be left out, and a backup has those of the primary."""
+    first = 0
+    while True:
+        first += 1
+        broker = Replicated(engine=Engine(segment_size=8192))
+        peer = site(broker)
+        for name in "ab":
+            exchange(peer, name, "fanout")
+            queue(peer, f"q{name}", name, arguments={"x-max-length": 50} if large else None)
+        link(peer, "a", "b")
+        plan_failures(first, 1)
+        try:
+            for number in range(60):
+                peer.publish(b"%d" % number + b"x" * (9000 if large and number % 20 == 0 else 10), "", "a")
+            broker.engine.end_turn()
+        finally:
+            used = plan_failures(0)
+        peer = site(broker)
+        publish(peer, b"after", to="a")
+        backup = broker.backup()
+        for name in "ab":
+            assert last(backup, name) == last(broker, name)
+            found = [number for _, number in got(peer, f"q{name}")]
+            assert found == sorted(set(found)) and found[-1] == last(broker, name)
+        if used < first:
+            return
