@@ -22,7 +22,7 @@ from qpidd_py.core.pump cimport DELIVERY, next_message
 from qpidd_py.core.returns cimport handed_out
 from qpidd_py.core.ring cimport ENTRY_REDELIVERED, ENTRY_RETURNED, Entry, record_of, ring_at
 from qpidd_py.core.settlements cimport recover
-from qpidd_py.core.stamps cimport DELIVERY_COUNT, FENCING_TOKEN, STAMP_ROOM, write_stamped
+from qpidd_py.core.stamps cimport ACQUIRED_COUNT, DELIVERY_COUNT, FENCING_TOKEN, STAMP_ROOM, write_stamped
 from qpidd_py.core.transactions cimport commit
 from qpidd_py.core.watch cimport hold_publisher, takes_messages
 from qpidd_py.core.wire cimport (
@@ -180,7 +180,7 @@ cdef class Channel:
         record = record_of(e)
         route = le16(lengths_of(record))
         size = 4 + 8 + 1 + route + 4
-        p = self.room_to_deliver(size, record, STAMP_ROOM if queue.counts else 0)
+        p = self.room_to_deliver(size, record, 2 * STAMP_ROOM if queue.counts else 0)
         if p == NULL:
             return True                 # the connection will be closed
         level.take(index)
@@ -282,7 +282,7 @@ cdef class Channel:
         cdef uint32_t route = le16(lengths_of(record)), prefix = <uint32_t>PyBytes_GET_SIZE(consumer.prefix)
         cdef uint32_t size = prefix + 9 + route
         cdef uint64_t token = token_of(consumer) if consumer.queue.fenced else 0
-        cdef uint8_t* p = self.room_to_deliver(size, record, (STAMP_ROOM if e.deliveries else 0)
+        cdef uint8_t* p = self.room_to_deliver(size, record, (2 * STAMP_ROOM if e.deliveries else 0)
                                                + (STAMP_ROOM if token else 0))
         if p == NULL:
             return False
@@ -301,20 +301,22 @@ cdef class Channel:
         return True
 
     cdef void write_content(self, uint8_t* p, const uint8_t* record, int64_t count, uint64_t token) noexcept:
-        """At `p`, where there is room (`room_to_deliver`).  With x-delivery-count, unless `count` is negative, and
-        x-fencing-token, unless `token` is 0; without either if the header would not fit a frame."""
+        """At `p`, where there is room (`room_to_deliver`).  With x-delivery-count and x-acquired-count, unless `count` is
+        negative, and x-fencing-token, unless `token` is 0; without them if the header would not fit a frame."""
         cdef size_t header = le32(lengths_of(record) + 4)
         cdef size_t size = header
         cdef const uint8_t* content = route_of(record) + le16(lengths_of(record))
-        if (count < 0 and not token) or header + 2 * STAMP_ROOM + FRAME_OVERHEAD > self.connection.frame_max:
+        cdef const uint8_t* last = content  # the header with the stamps that it has; each is written in front of the last
+        cdef uint8_t* to = p + 7 + (2 * STAMP_ROOM if count >= 0 else 0)
+        if (count < 0 and not token) or header + 3 * STAMP_ROOM + FRAME_OVERHEAD > self.connection.frame_max:
             memcpy(p + 7, content, header)
-        elif not token:
-            size = write_stamped(p + 7, content, header, DELIVERY_COUNT, count)
-        elif count < 0:
-            size = write_stamped(p + 7, content, header, FENCING_TOKEN, token)
         else:
-            size = write_stamped(p + 7 + STAMP_ROOM, content, header, FENCING_TOKEN, token)
-            size = write_stamped(p + 7, p + 7 + STAMP_ROOM, size, DELIVERY_COUNT, count)
+            if token:
+                size = write_stamped(to, content, header, FENCING_TOKEN, token)
+                last = to
+            if count >= 0:
+                size = write_stamped(p + 7 + STAMP_ROOM, last, size, ACQUIRED_COUNT, count)
+                size = write_stamped(p + 7, p + 7 + STAMP_ROOM, size, DELIVERY_COUNT, count)
         end_header(self, p, size)
         write_body(self, p + FRAME_OVERHEAD + size, content + header, le32(record) - (content - record) - header)
 

@@ -6,4 +6,5 @@ cdef enum:
 cdef size_t write_stamped(uint8_t* to, const uint8_t* header, size_t size, const char* name, uint64_t value) noexcept
 cdef size_t find_field(const uint8_t* p, size_t n, const char* name, size_t* octets) noexcept
 cdef const char* DELIVERY_COUNT
+cdef const char* ACQUIRED_COUNT
 cdef const char* FENCING_TOKEN

@@ -8,6 +8,7 @@ from qpidd_py.core.properties cimport field_size
 from qpidd_py.core.wire cimport be16, be32, put16, put32, put64
 
 cdef const char* DELIVERY_COUNT = b"\x10x-delivery-countl"   # length, name and type
+cdef const char* ACQUIRED_COUNT = b"\x10x-acquired-countl"
 cdef const char* FENCING_TOKEN = b"\x0fx-fencing-tokenl"
 
 

@@ -378,8 +378,9 @@ class Conversation:
 
 
 def _readable(properties: Any) -> dict[str, Any]:
-    """Those that are there, without the time of deaths."""
+    """Those that are there, without the time of deaths, and without what RabbitMQ 3.10 does not count."""
     found = {name: value for name, value in properties if value not in (None, "")}
+    (found.get("headers") or {}).pop("x-acquired-count", None)
     for death in (found.get("headers") or {}).get("x-death", ()):
         death.pop("time")
     return found

@@ -12,7 +12,7 @@ from pamqp.commands import Basic
 from qpidd_py.core import Batch, Engine, Queue
 from tests.support.memory import MemoryClient, confirms, deliveries
 
-TOKEN, COUNT = "x-fencing-token", "x-delivery-count"
+TOKEN, COUNT, ACQUIRED = "x-fencing-token", "x-delivery-count", "x-acquired-count"
 
 
 class World:
@@ -152,7 +152,7 @@ def test_with_counts_both_are_there(levels: int) -> None:
     frames = client.turn()
     found = [dict(f.properties.headers or {}) for _, f in frames if isinstance(f, pamqp.header.ContentHeader)]
     assert [body for _, body, _ in deliveries(frames)] == [b"%d" % number for number in range(50)]
-    assert [table.pop(COUNT) for table in found] == [1] * 50
+    assert [(table.pop(COUNT), table.pop(ACQUIRED)) for table in found] == [(1, 1)] * 50
     assert len({table.pop(TOKEN) for table in found}) == 1
     assert found == tables
 

@@ -12,7 +12,7 @@ from pamqp.commands import Basic
 from qpidd_py.core import Batch, Catchup, Engine, Queue, Route, records
 from tests.support.memory import MemoryClient, deliveries
 
-COUNT = "x-delivery-count"
+COUNT, ACQUIRED = "x-delivery-count", "x-acquired-count"
 
 
 class World:
@@ -267,6 +267,7 @@ def test_a_delivery_that_has_not_left_the_socket_is_no_return() -> None:
         {},
         {"headers": {}},
         {"headers": {COUNT: "mine"}},
+        {"headers": {ACQUIRED: "mine", COUNT: 3}},
         {"headers": {"a": 1, COUNT: 7, "b": {COUNT: 5}}},
         {"headers": {"a": [1, 2]}, "content_type": "text/plain", "content_encoding": "utf-8", "message_id": "i"},
         {"content_encoding": "x" * 255, "delivery_mode": 2, "app_id": "a"},
@@ -280,7 +281,7 @@ def test_the_header_says_it_and_everything_else_stays(properties: dict[str, Any]
     world.client = world.connected()
     (header,) = [f for _, f in world.client.turn() if isinstance(f, pamqp.header.ContentHeader)]
     found = {name: value for name, value in header.properties if value}
-    headers = {**properties.get("headers", {}), COUNT: 1}
+    headers = {**properties.get("headers", {}), COUNT: 1, ACQUIRED: 1}
     assert found == {**properties, "headers": headers}, "(pamqp has an empty cluster_id)"
     assert header.body_size == 4
 
@@ -301,7 +302,7 @@ def test_get_says_the_count_from_the_first_time_on() -> None:
     for count in range(2):
         assert world.client.channel.get(world.queue, False)
         (header,) = [f for _, f in world.client.turn() if isinstance(f, pamqp.header.ContentHeader)]
-        assert header.properties.headers == {COUNT: count}
+        assert header.properties.headers == {COUNT: count, ACQUIRED: count}
         world.client.send(Basic.Nack(count + 1, requeue=True))
 
 
@@ -338,7 +339,7 @@ def test_random_work_against_a_model(seed: int) -> None:
             (tag,) = [int(f.delivery_tag or 0) for _, f in frames if isinstance(f, Basic.GetOk)]
             (body,) = [f.value for _, f in frames if isinstance(f, pamqp.body.ContentBody)]
             (header,) = [f for _, f in frames if isinstance(f, pamqp.header.ContentHeader)]
-            assert header.properties.headers == {COUNT: returns[body]}
+            assert header.properties.headers == {COUNT: returns[body], ACQUIRED: returns[body]}
             out[tag] = body
         elif choice < 0.7 and out:
             tag = rng.choice(list(out))
