@@ -55,6 +55,7 @@ def limit(core: Queue, arguments: Mapping[str, Any], secret: str = "") -> None:
     if arguments.get(QUEUE_TYPE) == "quorum":
         most = delivery_limit(arguments)
         core.count_returns(NO_LIMIT if most < 0 else most)
+        core.weighted = True
     if CONSUMER_TIMEOUT in arguments:
         core.patience = quarters(arguments[CONSUMER_TIMEOUT] / 1000)
     core.keeps = keeps_letters(arguments)

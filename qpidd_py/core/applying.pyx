@@ -7,10 +7,11 @@ from libc.stdlib cimport free
 from qpidd_py.core.batch cimport (
     OP_CONFIG, OP_DELIVERED, OP_DEQUEUE, OP_ENQUEUE, OP_MARK, OP_REMEMBERED, OP_RETURNED, RECORD_HEADER, Batch, Segment,
     check_record)
+from qpidd_py.core.classes cimport HIGH, split
 from qpidd_py.core.duplicates cimport apply_seen, remember
 from qpidd_py.core.ranges cimport Ranges, ranges_decode
 from qpidd_py.core.returns cimport apply_counts
-from qpidd_py.core.ring cimport ENTRY_SHARED, ring_at
+from qpidd_py.core.ring cimport ENTRY_SHARED, priority_of, ring_at
 from qpidd_py.core.waiting cimport note_due
 from qpidd_py.core.wire cimport le16, le32, le64
 
@@ -59,7 +60,7 @@ cdef Batch apply_records(Engine engine, const uint8_t* source, size_t n, size_t 
                     find_queue(engine, le32(p + RECORD_HEADER)).remove_range(
                         le64(p + RECORD_HEADER + 8 + 16 * i), le64(p + RECORD_HEADER + 16 + 16 * i))
             elif p[4] == OP_DELIVERED:
-                find_queue(engine, le32(p + RECORD_HEADER)).set_delivered(le64(p + RECORD_HEADER + 8))
+                apply_delivered(find_queue(engine, le32(p + RECORD_HEADER)), p)
             elif p[4] == OP_RETURNED:
                 apply_counts(find_queue(engine, le32(p + RECORD_HEADER)), p)
             elif p[4] == OP_MARK:
@@ -91,6 +92,8 @@ cdef int apply_enqueue(Engine engine, Segment segment, const uint8_t* p, bint si
             remember(queue, p)
         if queue.delays is not None:
             note_due(queue, p)
+        if queue.weighted and queue.levels is None and priority_of(p) >= HIGH:
+            split(queue)
         queue = queue.level_for(p)
         if side:
             queue.push_side(segment, offset, size, id, flags)
@@ -98,6 +101,14 @@ cdef int apply_enqueue(Engine engine, Segment segment, const uint8_t* p, bint si
             raise LinkError(f"queue {queue.name}: message {id} is not newer than the last")
         else:
             queue.push(segment, offset, size, id, flags)
+    return 0
+
+
+cdef int apply_delivered(Queue queue, const uint8_t* p) except -1:
+    cdef uint32_t rank = le32(p + RECORD_HEADER + 4)
+    if rank > 1 and queue.weighted and queue.levels is None:
+        split(queue)                        # the high message is still to come, with the difference
+    queue.set_delivered(le64(p + RECORD_HEADER + 8), rank)
     return 0
 
 

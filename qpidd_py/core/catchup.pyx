@@ -80,11 +80,13 @@ cdef class Catchup:
         return None if self.waits and not records else records
 
     cdef bytes slice_level(self, size_t limit):
-        cdef uint64_t first = ring_after(&self.level.main, self.sent), i = first, sent = self.sent
+        cdef uint64_t first, i, sent = self.sent
         cdef size_t total = 0, states = 0, counts, at = self.at
         cdef Entry* e
         cdef bytes records
         cdef uint8_t* to
+        self.level = self.level.leaf()      # what is high in a queue that was split is newer than the cut
+        first = i = ring_after(&self.level.main, sent)
         self.waits = self.rotten = False
         while i < self.level.main.tail and total + states < limit:
             e = ring_at(&self.level.main, i)
@@ -147,8 +149,9 @@ cdef class Catchup:
     @property
     def left(self):
         """Messages that may still have to be sent (an upper bound)."""
-        cdef uint64_t i = ring_after(&self.level.main, self.sent)
-        cdef uint64_t end = ring_after(&self.level.main, self.cut)
+        cdef Queue here = self.level.leaf()
+        cdef uint64_t i = ring_after(&here.main, self.sent)
+        cdef uint64_t end = ring_after(&here.main, self.cut)
         return (end - i if end > i else 0) + sum([(<Queue>level).ready for level in self.levels])
 
 

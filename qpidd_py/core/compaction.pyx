@@ -19,6 +19,7 @@ cdef int compact(Engine engine) except -1:
         start = engine.sweep_at
         if queue.levels is not None:
             engine.sweeping[len(engine.sweeping) - 1:] = queue.levels
+            engine.sweep_at = 0
             continue
         engine.sweep_at = queue.sweep(engine.local, engine.sweep_at, most)
         most -= min(most, max(engine.sweep_at - start, <uint64_t>1))

@@ -64,7 +64,7 @@ cdef int delivered_of(Engine engine, Queue queue) except -1:
 cdef int log_delivered_of(Engine engine, Queue queue) except -1:
     cdef uint8_t* p = engine.record(OP_DELIVERED, RECORD_HEADER + 16, 1)
     putle32(p + RECORD_HEADER, queue.number)
-    putle32(p + RECORD_HEADER + 4, 0)
+    putle32(p + RECORD_HEADER + 4, queue.rank())
     putle64(p + RECORD_HEADER + 8, queue.delivered)
     queue.delivered_logged = queue.delivered
     return 0

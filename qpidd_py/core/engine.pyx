@@ -39,7 +39,7 @@ from qpidd_py.core.connection cimport Connection
 from qpidd_py.core.deadlines cimport Deadlines
 from qpidd_py.core.departures cimport log_delivered, log_delivered_of, log_dequeues
 from qpidd_py.core.expiry cimport after, look_at
-from qpidd_py.core.kinds cimport came, taken_over
+from qpidd_py.core.kinds cimport came, make_classes, taken_over
 from qpidd_py.core.letters cimport give_up_stuck, is_stuck, move_messages, put, send_letters_of, waits_for_any
 from qpidd_py.core.numbering cimport enqueue_numbered
 from qpidd_py.core.paging cimport forget_waiters
@@ -52,7 +52,7 @@ from qpidd_py.core.settlements cimport forget_returns
 from qpidd_py.core.slices cimport Slice
 from qpidd_py.core.turn cimport end_turn, shed
 from qpidd_py.core.waiting cimport enqueue_later
-from qpidd_py.core.wire cimport le32, le64, putle16, putle32, putle64
+from qpidd_py.core.wire cimport be16, le32, le64, putle16, putle32, putle64
 
 from qpidd_py.errors import InvariantError, LinkError
 
@@ -257,6 +257,8 @@ cdef class Engine:
         size = RECORD_HEADER + 4 * <size_t>replicated + (24 if timed else 8) + route_size + header_size + body_size
         if size > 0xF0000000:
             raise InvariantError(f"message of {size} octets does not fit a record")
+        if be16(header + 12) & 0x0800:      # it has a priority
+            make_classes(self, route.queues, header, header_size)
         position = self.sequence + 1
         last = writer.last
         record = p = writer.reserve(size, position)
@@ -336,6 +338,8 @@ cdef class Engine:
         if barrier != UNLIMITED:
             queue.hold_from(barrier)
         queue.loose = True
+        for level in queue.levels or ():
+            (<Queue>level).loose = True
         move_messages(self, queue, UNLIMITED, route, False, False, None)
         send_letters_of(self, queue)
         return True

@@ -1,12 +1,31 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """What a queue with limits, with levels of its depth, with keys that it remembers, with delays, or of a special kind
-(`Queue.kind`) does in addition, when a message comes, is settled, or the role changes."""
+(`Queue.kind`), or with classes, does in addition, when a message comes, is settled, or the role changes."""
+from qpidd_py.core.classes cimport HIGH, split
+from qpidd_py.core.departures cimport log_delivered, log_dequeues
 from qpidd_py.core.duplicates cimport remember
 from qpidd_py.core.groups cimport Groups, group_settled
 from qpidd_py.core.pump cimport enforce
+from qpidd_py.core.returns cimport log_counts
+from qpidd_py.core.ring cimport priority_in
 from qpidd_py.core.values cimport LastValues, keep_last, look_anew, value_back
 from qpidd_py.core.waiting cimport look_again, note_due
 from qpidd_py.core.watch cimport note_depth
+
+
+cdef int make_classes(Engine engine, list queues, const uint8_t* header, size_t size) except -1:
+    """A message is about to enter these queues, and may be the first high one (see classes.pyx).  A MemoryError changes
+    nothing but which of them have been split."""
+    cdef Queue queue
+    if priority_in(header, size) < HIGH:
+        return 0
+    for queue in queues:
+        if queue.weighted and queue.levels is None:
+            log_dequeues(engine)
+            log_counts(engine)
+            log_delivered(engine)
+            split(queue)
+    return 0
 
 
 cdef int came(Engine engine, Queue queue, const uint8_t* record) except -1:

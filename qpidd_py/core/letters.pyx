@@ -55,7 +55,7 @@ cdef size_t send_letters(Engine engine, size_t most) except? 0:
 cdef bint readable(Engine engine, tuple note) except -1:
     """False when the letter's message is not in memory: all letters wait until it has been read.  One that cannot be
     read is no letter any more: it stays where it is, as if it were handed out, until the role changes or it is given up."""
-    cdef Queue queue = note[0], level = note[1]
+    cdef Queue queue = note[0], level = (<Queue>note[1]).leaf()
     cdef int64_t index = -1 if queue.deleted else level.locate(note[2], note[3])
     if index >= 0 and engine.pool.paged and not at_hand(level, index, engine):
         engine.letters_wait = not (<Segment>ring_at(&level.main, index).segment).rotten
@@ -118,6 +118,7 @@ cdef bint is_stuck(Queue queue, waiter) except -1:
     cdef Queue level
     if queue.stuck and waiter is not None:
         level, id = queue.stuck[0]
+        level = level.leaf()
         at_hand(level, level.locate(id, 0), waiter)
     return bool(queue.stuck)
 
@@ -129,6 +130,7 @@ cdef uint64_t give_up_stuck(Engine engine, Queue queue, str reason) except? 0:
     cdef uint64_t count = 0
     while queue.stuck:
         level, id = queue.stuck[0]
+        level = level.leaf()
         index = level.locate(id, 0)
         if index < 0:
             raise InvariantError(f"dead letter {id} is not in queue {queue.name}")
@@ -153,6 +155,7 @@ cdef int send_letter(Engine engine, tuple note) except -1:
     cdef Queue queue, level
     cdef int64_t index
     queue, level, id, hint, reason = note
+    level = level.leaf()
     if queue.deleted:
         return 0
     index = level.locate(id, hint)
@@ -193,7 +196,8 @@ cdef int transfer(Engine engine, Queue level, uint64_t index, Route route, bytes
             send_refused(engine, -1)
         except MemoryError:
             engine.want_turn()
-        engine.dequeue(level, level.locate(id, index))      # a copy pushed to this very queue may have moved it
+        level = level.leaf()                                # the copy, or what was refused, may have split its queue
+        engine.dequeue(level, level.locate(id, index))      # or have moved it
         try:
             if level.gone.count:
                 log_queue_dequeues(engine, level)
@@ -269,6 +273,7 @@ cdef uint64_t move_messages(Engine engine, Queue queue, uint64_t limit, route, b
     cdef Queue level
     for level in list(reversed(queue.levels)) if queue.levels is not None else [queue]:
         while moved < limit:
+            level = level.leaf()
             index = level.first_ready()
             if index < 0 or ring_at(&level.main, index).id > last:
                 break
@@ -288,7 +293,7 @@ cdef uint64_t move_messages(Engine engine, Queue queue, uint64_t limit, route, b
             try:
                 transfer(engine, level, index, to, content[0], content[1], content[2], content[3], queue)
             except MemoryError:
-                level.requeue(index)
+                level.leaf().requeue(index)
                 raise
             finally:
                 engine.inherited = 0
@@ -304,6 +309,6 @@ cdef uint64_t expiry_of(Queue level, uint64_t index) except? 0:
 
 def hand_out(Engine engine, Queue queue, uint64_t id):
     """Messages up to `id` were handed out in an earlier life: they say redelivered.  The queue has no consumer."""
-    queue.set_delivered(id)
+    queue.set_delivered(id, 0)
     queue.reset()
     log_delivered_of(engine, queue)

@@ -14,6 +14,7 @@ from libc.stdint cimport uint16_t, uint32_t
 from libc.string cimport memcmp, memcpy
 
 from qpidd_py.core.batch cimport RECORD_HEADER
+from qpidd_py.core.kinds cimport make_classes
 from qpidd_py.core.properties cimport field_size
 from qpidd_py.core.queue cimport Queue
 from qpidd_py.core.wire cimport FRAME_OVERHEAD, be16, be32, put16, put32, put64
@@ -35,6 +36,7 @@ cdef uint64_t enqueue_numbered(Engine engine, Route route, const uint8_t* exrk, 
     cdef uint64_t position = 0
     cdef Queue queue
     cdef bytes kept
+    make_classes(engine, route.queues, header, header_size)
     for queue in route.queues:
         queue.room_for(1)
         parts.setdefault(of_queue.get(queue), []).append(queue)

@@ -37,6 +37,8 @@ cdef class Queue:
     cdef public Window window               # of the keys that it remembers (see duplicates.pyx); None: it takes all
     cdef public object dead_letter          # None, or where a message goes that is not consumed (see letters.pyx)
     cdef readonly list levels               # one queue for each priority, lowest first; None without priorities
+    cdef public bint weighted               # gets two levels with its first high message (see classes.pyx)
+    cdef uint64_t run                       # high messages that were handed out while a normal one waited
     cdef Queue parent                       # of a level
     cdef bint timed                         # some message may expire
     cdef uint64_t look_at                   # when its head is looked at next (see expiry.pyx); UNLIMITED = never
@@ -75,6 +77,9 @@ cdef class Queue:
     cdef size_t turn                        # whose turn it is
     cdef bint ranked                        # some consumer has a priority; consumers stand in their order then
     cdef Queue level_for(self, const uint8_t* record)
+    cdef inline Queue leaf(self):
+        """Where the messages are of which somebody has noted that they are here."""
+        return self if self.levels is None else <Queue>self.levels[0]
     cdef Queue head(self)
     cdef Queue tail(self)
     cdef inline bint limited(self) noexcept:
@@ -87,7 +92,8 @@ cdef class Queue:
     cdef void count(self, int64_t ready, int64_t unacked, int64_t octets, int64_t body) noexcept
     cdef bint expired(self, uint64_t index, uint64_t now) except -1
     cdef uint64_t expiry_at(self, uint64_t index, uint64_t otherwise) except 0
-    cdef void set_delivered(self, uint64_t id) noexcept
+    cdef void set_delivered(self, uint64_t id, uint32_t rank) noexcept
+    cdef uint32_t rank(self) noexcept
     cdef int push(self, Segment segment, uint32_t offset, uint32_t size, uint64_t id, uint8_t flags) except -1
     cdef int room_for(self, uint64_t more) except -1
     cdef int grow(self) except -1

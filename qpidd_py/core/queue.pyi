@@ -42,6 +42,7 @@ class Queue:
     most_returns: int
     dead_letter: Callable[[str, _octets, _octets, _octets, _octets], _Letter | None] | None
     levels: list[Queue] | None
+    weighted: bool
     stuck: list[tuple[Queue, int]]
     def add_levels(self, highest: int) -> None: ...
     def count_returns(self, most: int = ...) -> None: ...

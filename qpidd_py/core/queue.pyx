@@ -22,6 +22,7 @@ from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdlib cimport free
 
 from qpidd_py.core.batch cimport FLAG_TIMED, FLAG_WHOLE, lengths_of
+from qpidd_py.core.classes cimport HIGH, next_class, note_taken
 from qpidd_py.core.heap cimport heap_clear, heap_push, heap_sort
 from qpidd_py.core.ranges cimport add_or_free, ranges_add, ranges_encode
 from qpidd_py.core.ring cimport (
@@ -83,12 +84,16 @@ cdef class Queue:
         if self.levels is None:
             return self
         priority = priority_of(record)
+        if self.weighted:
+            return <Queue>self.levels[priority >= HIGH]
         return <Queue>self.levels[priority if priority < len(self.levels) else len(self.levels) - 1]
 
     cdef Queue head(self):
         """Where the next message to hand out lies: self, or the highest level that has one."""
         cdef Py_ssize_t i
         if self.levels is not None and self.ready:
+            if self.weighted:
+                return next_class(self)
             if self.shares is not None:
                 return fair_head(self)
             for i in range(len(self.levels) - 1, -1, -1):
@@ -111,6 +116,8 @@ cdef class Queue:
         self.bytes += octets
         self.ready_bytes += body
         if self.parent is not None:
+            if unacked > 0 and self.parent.weighted:
+                note_taken(self.parent, self)
             self.parent.count(ready, unacked, octets, body)
 
     cdef bint expired(self, uint64_t index, uint64_t now) except -1:
@@ -131,13 +138,20 @@ cdef class Queue:
         at = self.expiry if ttl == UNLIMITED else min(self.expiry, self.arrival + ttl)
         return otherwise if at == UNLIMITED else at + 1
 
-    cdef void set_delivered(self, uint64_t id) noexcept:
+    cdef void set_delivered(self, uint64_t id, uint32_t rank) noexcept:
+        """`rank`: of the level for which that holds; 0: for all."""
         cdef Queue level
+        if self.levels is not None and 0 < rank <= <uint32_t>len(self.levels):
+            (<Queue>self.levels[rank - 1]).set_delivered(id, 0)
+            return
         if id > self.delivered:
             self.delivered = id
-        if self.levels is not None:
-            for level in self.levels:
-                level.set_delivered(id)
+        for level in self.levels or ():
+            level.set_delivered(id, 0)
+
+    cdef uint32_t rank(self) noexcept:
+        """Of a level, from 1 on, the lowest first; 0 of a queue."""
+        return 0 if self.parent is None else 1 + <uint32_t>self.parent.levels.index(self)
 
     @property
     def handed_out(self):
@@ -422,6 +436,7 @@ cdef class Queue:
         self.stuck = []
         self.barrier = UNLIMITED
         self.touched = self.dirty = False
+        self.run = 0
         self.next = self.main.head
         if self.unacked or self.delivered:
             for i in range(self.main.head, self.main.tail):

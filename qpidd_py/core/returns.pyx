@@ -4,7 +4,7 @@
 Theory.  A queue with `counts` has in each entry how often the message came back from a client that got it
 (`deliveries`), and once that has happened (ENTRY_RETURNED) whether it waits in the queue (ENTRY_WAITS) or was handed out
 again.  Each change is noted, and the end of the turn logs the present state of what was noted: absolute, as runs of
-entries with the same state.  So a backup may see a state twice (a slice of the difference has it, and the batch of the
+entries with the same state, of one level.  So a backup may see a state twice (a slice of the difference has it, and the batch of the
 same turn), and the higher count is the newer one.  Before its first return a message needs no record: up to `delivered`
 it was handed out.
 
@@ -17,17 +17,17 @@ A message that came back `most_returns` times leaves with its next return, as a 
 that has reached more by a change of role leaves when it would be handed out.  A delivery without acknowledgement whose
 octets have not left the socket comes back without being counted.
 """
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint16_t, uint32_t
 
 from qpidd_py.core.batch cimport OP_RETURNED, RECORD_HEADER
 from qpidd_py.core.departures cimport log_noted
 from qpidd_py.core.ranges cimport ranges_add
 from qpidd_py.core.ring cimport ENTRY_RETURNED, ENTRY_WAITS, GONE, Ring, ring_after, ring_at
-from qpidd_py.core.wire cimport le32, le64, putle16, putle32, putle64
+from qpidd_py.core.wire cimport le16, le32, le64, putle16, putle32, putle64
 
 cdef enum:
     FIXED = RECORD_HEADER + 8
-    RUN = 24                    # low u64, high u64, count u32, waits u32
+    RUN = 24                    # low u64, high u64, count u32, waits u16, rank of the level u16 (0: all)
     MOST = 0xFFFF               # returns that an entry can count
 
 
@@ -123,7 +123,8 @@ cdef size_t write_runs(Queue queue, uint64_t first, uint64_t last, uint8_t* p) n
     """The states of the entries first..last-1 of the ring, unless `p` is NULL; how many runs."""
     cdef uint64_t i
     cdef size_t runs = 0
-    cdef uint32_t count = 0, waits = 0
+    cdef uint32_t count = 0
+    cdef uint16_t waits = 0
     cdef bint open = False
     cdef Entry* e
     for i in range(first, last):
@@ -139,7 +140,8 @@ cdef size_t write_runs(Queue queue, uint64_t first, uint64_t last, uint8_t* p) n
             if p != NULL:
                 putle64(p + RUN * (runs - 1), e.id)
                 putle32(p + RUN * (runs - 1) + 16, count)
-                putle32(p + RUN * (runs - 1) + 20, waits)
+                putle16(p + RUN * (runs - 1) + 20, waits)
+                putle16(p + RUN * (runs - 1) + 22, <uint16_t>queue.rank())
         if p != NULL:
             putle64(p + RUN * (runs - 1) + 8, e.id)
     return runs
@@ -166,12 +168,16 @@ cdef int apply_counts(Queue queue, const uint8_t* p) except -1:
     """A record of counts, whose lengths are right, on a backup."""
     cdef Queue level
     cdef size_t k
+    cdef uint32_t rank
     if queue.levels is not None:
         for level in queue.levels:
             apply_counts(level, p)
         return 0
+    rank = max(queue.rank(), 1)             # of a queue that is not split here: all that it has is of the lowest level
     if queue.counts:
         for k in range(le32(p + RECORD_HEADER + 4)):
+            if le16(p + FIXED + RUN * k + 22) not in (0, rank):
+                continue
             apply_run(&queue.main, p + FIXED + RUN * k)
             if queue.joining:
                 apply_run(&queue.side, p + FIXED + RUN * k)
@@ -186,5 +192,5 @@ cdef void apply_run(Ring* ring, const uint8_t* run) noexcept:
         e = ring_at(ring, i)
         if e.state != GONE and e.deliveries <= count:
             e.deliveries = <uint16_t>count
-            e.flags = (e.flags & ~ENTRY_WAITS) | ENTRY_RETURNED | (ENTRY_WAITS if le32(run + 20) else 0)
+            e.flags = (e.flags & ~ENTRY_WAITS) | ENTRY_RETURNED | (ENTRY_WAITS if le16(run + 20) else 0)
         i += 1

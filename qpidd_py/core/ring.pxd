@@ -46,6 +46,7 @@ cdef int ring_merge(Ring* r, Ring* other, uint64_t live) except -1
 cdef tuple content_of(const Entry* e, size_t cut=*)
 cdef uint64_t arrival_of(const Entry* e) except? 0
 cdef uint8_t priority_of(const uint8_t* record) noexcept
+cdef uint8_t priority_in(const uint8_t* p, size_t n) noexcept
 cdef int name_entry(IdRuns runs, const Entry* e, bint read) except -1
 cdef int64_t ring_find(Ring* r, uint64_t id) noexcept nogil
 cdef uint64_t ring_after(Ring* r, uint64_t id) noexcept nogil

@@ -105,9 +105,13 @@ cdef uint64_t arrival_of(const Entry* e) except? 0:
 
 
 cdef uint8_t priority_of(const uint8_t* record) noexcept:
-    """The property priority; 0 without one.  The content header was checked when it arrived (14 octets at least)."""
-    cdef const uint8_t* p = route_of(record) + le16(lengths_of(record))
-    cdef size_t n = le32(lengths_of(record) + 4), at = 14
+    """The property priority; 0 without one."""
+    return priority_in(route_of(record) + le16(lengths_of(record)), le32(lengths_of(record) + 4))
+
+
+cdef uint8_t priority_in(const uint8_t* p, size_t n) noexcept:
+    """As `priority_of`, of a content header, which was checked when it arrived (14 octets at least)."""
+    cdef size_t at = 14
     cdef uint16_t flags
     if n < 14:
         return 0

@@ -48,7 +48,7 @@ cdef int settle_one(Channel channel, uint64_t tag, int action) except -1:
     """A MemoryError changes nothing."""
     cdef bint confirms
     cdef Unacked* u = channel.slot(tag)
-    cdef Queue queue = <Queue>u.queue
+    cdef Queue queue = (<Queue>u.queue).leaf()
     cdef Consumer consumer
     cdef Engine engine = channel.connection.engine
     cdef int64_t index
@@ -104,7 +104,7 @@ cdef int settle_sent(Channel channel, uint64_t sent) except -1:
         if u.queue != NULL and u.pending == AUTO:
             if u.end > sent:
                 break
-            queue = <Queue>u.queue
+            queue = (<Queue>u.queue).leaf()
             if not queue.deleted:
                 queue.dequeue(queue.locate(u.id, u.index))
                 engine.touch(queue, False)
@@ -133,7 +133,7 @@ cdef int recover(Channel channel, bint requeue) except -1:
         if not outstanding_slot(u):
             continue
         consumer = <Consumer>u.consumer if u.consumer != NULL else None
-        queue = <Queue>u.queue
+        queue = (<Queue>u.queue).leaf()
         if requeue or consumer is None or not consumer.active or queue.deleted:
             settle_one(channel, tag, REQUEUE)
         else:

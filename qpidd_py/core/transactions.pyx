@@ -10,15 +10,18 @@ from libc.stdint cimport uint8_t, uint32_t
 
 from qpidd_py.core.batch cimport RECORD_HEADER
 from qpidd_py.core.channel cimport REQUEUE
+from qpidd_py.core.classes cimport HIGH
 from qpidd_py.core.connection cimport Connection
 from qpidd_py.core.departures cimport log_dequeues
 from qpidd_py.core.duplicates cimport entering
 from qpidd_py.core.engine cimport Engine
+from qpidd_py.core.kinds cimport make_classes
 from qpidd_py.core.letters cimport refuses, send_letters
 from qpidd_py.core.numbering cimport room_of
 from qpidd_py.core.properties cimport addressed
 from qpidd_py.core.queue cimport Queue
 from qpidd_py.core.ranges cimport ranges_room
+from qpidd_py.core.ring cimport priority_in
 from qpidd_py.core.routes cimport Publication, Route
 from qpidd_py.core.settlements cimport settle_one, trim
 
@@ -82,9 +85,14 @@ cdef int take_memory(Channel channel, list publishes, list acks, dict counts, si
     cdef Engine engine = channel.connection.engine
     cdef Publication p
     cdef Queue queue
+    cdef bytes header, body, high = b""
     removed = {}
     for p, header, body in publishes:
         octets += RECORD_HEADER + 24 + p.length + len(header) + len(body)
+        if not high and priority_in(<const uint8_t*>PyBytes_AS_STRING(header), len(header)) >= HIGH:
+            high = header
+    if high:
+        make_classes(engine, list(counts), <const uint8_t*>PyBytes_AS_STRING(high), len(high))
     for queue, (count, _) in counts.items():
         octets += 4 * <size_t>count
         queue.room_for(count)

@@ -14,7 +14,8 @@ SLICE: Final = 256 << 10
 BASE_SLICE: Final = 4 << 20
 """The same for a base, that confirms wait for."""
 _DELIVERED: Final = Struct("<IBBHQIIQ")
-"""A record of the log (`core/batch.pyx`): size, operation, flags, queues, position; queue, spare, position."""
+"""A record of the log (`core/batch.pyx`): size, operation, flags, queues, position; queue, rank of the level (0: all),
+position."""
 _OP_DELIVERED: Final = next(code for code, name in OPERATIONS.items() if name == "delivered")
 
 
@@ -57,6 +58,11 @@ class Carry:
 
 def handed_out(engine: Engine) -> bytes:
     """Records of how far the messages that wait were handed out, for `redelivered`."""
-    found = [(queue.number, queue.handed_out) for queue in engine.queues.values() if queue.replicated]
+    queues = [queue for queue in engine.queues.values() if queue.replicated]
+    found = [
+        (queue.number, rank, level.handed_out)
+        for queue in queues
+        for rank, level in (enumerate(queue.levels, 1) if queue.levels is not None else ((0, queue),))
+    ]
     size, at = _DELIVERED.size, engine.position
-    return b"".join(_DELIVERED.pack(size, _OP_DELIVERED, 0, 1, at, number, 0, id) for number, id in found if id)
+    return b"".join(_DELIVERED.pack(size, _OP_DELIVERED, 0, 1, at, *place, id) for *place, id in found if id)

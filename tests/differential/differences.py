@@ -70,6 +70,7 @@ KNOWN: Final = (
 * a message whose time to live is 0 waits for a consumer until the millisecond is over; RabbitMQ drops it at once;
 * a queue with priorities that is full drops what has the lowest priority; RabbitMQ drops the head, the highest one;
 * a queue that is bound to an exchange that hashes with two weights, of which one goes: RabbitMQ's forgets both;
+* quorum queues have two priorities, as RabbitMQ 4: 3.10 has none, so no conversation gives their messages one;
 * `x-consumer-timeout` of queues, which RabbitMQ 3.10 does not know: a redeclaration with another value is refused here;
 * a dead letter that keeps its routing key goes to the keys of CC again; RabbitMQ remembers those of BCC, too.
 """

@@ -159,6 +159,27 @@ def test_counts_of_returns_come_back(broker: BrokerProcess, capsys: Capture) -> 
     assert counts == [4, 1]
 
 
+def test_two_classes_come_back(broker: BrokerProcess) -> None:
+    """Each in its order, with what was out, from the journal's segments and from what is carried into new ones."""
+    with orders(broker) as channel:
+        channel.queue_declare("classes", durable=True, arguments={"x-queue-type": "quorum"})
+        for body, priority in (("n0", 0), ("n1", 4), ("n2", 0), ("h0", 5), ("h1", 9), ("h2", 5), ("h3", 5)):
+            properties = pika.BasicProperties(delivery_mode=2, priority=priority)
+            channel.basic_publish("", "classes", body.encode(), properties)
+        assert [channel.basic_get("classes")[2] for _ in range(4)] == [b"h0", b"h1", b"n0", b"h2"]
+        for number in range(1, 31):  # more than the journal may take
+            publish(channel, number, 1, 1_000_000)
+            channel.basic_ack(channel.basic_get("orders")[0].delivery_tag)
+        publish(channel, 0, 1)
+        kill(broker)
+    broker.start()
+    with orders(broker) as channel:
+        found = [channel.basic_get("classes") for _ in range(7)]
+    wanted = [(b"h0", 1), (b"h1", 1), (b"n0", 1), (b"h2", 1), (b"h3", 0), (b"n1", 0), (b"n2", 0)]
+    assert [(body, properties.headers["x-delivery-count"]) for _, properties, body in found] == wanted
+    assert [method.redelivered for method, _, _ in found] == [count > 0 for _, count in wanted]
+
+
 def test_a_damaged_journal_is_refused_and_repaired(broker: BrokerProcess, capsys: Capture) -> None:
     with orders(broker) as channel:
         publish(channel, 0, 30)

@@ -557,6 +557,50 @@ def test_what_waits_in_its_queue_at_a_fail_over_has_not_come_back(site: Site, cl
     assert taken(client, queue, back=True) == (True, 3)
 
 
+def kept(client: Client, queue: str, count: int) -> list[tuple[bytes, bool, int]]:
+    """(body, redelivered, x-delivery-count) of the next messages, which the client keeps; both counts are the same."""
+    found = []
+    for _ in range(count):
+        message = client.get(queue, no_ack=False)
+        assert message is not None
+        answer, headers, body = message
+        assert headers["x-acquired-count"] == headers["x-delivery-count"]
+        found.append((body, bool(answer.redelivered), int(headers["x-delivery-count"])))
+    return found
+
+
+def test_a_quorum_queue_hands_out_two_high_messages_for_a_normal_one(site: Site, client: Client, queue: str) -> None:
+    client.declare(queue, arguments=QUORUM)
+    for number in range(6):
+        client.publish(b"n%d" % number, queue, priority=4 if number % 2 else None)
+    for number in range(6):
+        client.publish(b"h%d" % number, queue, priority=5 + number)
+    assert kept(client, queue, 3) == [(b"h0", False, 0), (b"h1", False, 0), (b"n0", False, 0)]
+    client = site.middle()
+    found = kept(client, queue, 12)
+    bodies = [body for body, _, _ in found]
+    assert bodies == [b"h0", b"h1", b"n0", b"h2", b"h3", b"n1", b"h4", b"h5", b"n2", b"n3", b"n4", b"n5"]
+    assert [body for body, again, count in found if again and count == 1] == bodies[:3]
+    assert [body for body, again, count in found if not again and not count] == bodies[3:]
+
+
+def test_a_high_message_may_come_after_a_fail_over(site: Site, client: Client, queue: str) -> None:
+    """What is out when the queue gets its second class comes back to its place; a backup that was there before and one
+    that joined have both."""
+    client.declare(queue, arguments=QUORUM)
+    for number in range(3):
+        client.publish(b"n%d" % number, queue)
+    assert kept(client, queue, 1) == [(b"n0", False, 0)]
+    client = site.middle()
+    assert kept(client, queue, 2) == [(b"n0", True, 1), (b"n1", False, 0)]
+    client.publish(b"h0", queue, priority=9)
+    client.send(method(1, Basic.Nack(2, requeue=True)))
+    client.publish(b"h1", queue, priority=9)
+    assert kept(client, queue, 4) == [(b"h0", False, 0), (b"h1", False, 0), (b"n1", True, 1), (b"n2", False, 0)]
+    client.send(method(1, Basic.Ack(0, multiple=True)))
+    assert client.count(queue) == 0
+
+
 def test_dead_letters_at_least_once_stay_until_a_queue_has_them(site: Site, client: Client, queue: str) -> None:
     dead = f"{queue}.dead"
     arguments = {**QUORUM, "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish", **dying(dead)}

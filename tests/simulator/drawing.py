@@ -29,4 +29,6 @@ def a_publish(rng: Random, name: str, at: float, route: str) -> Action:
         fields["mandatory"] = True
     if route == "prio":
         fields["priority"] = rng.randint(0, 3)
+    if route == "poison":
+        fields["priority"] = (0, 4, 5, 9)[int(at * 10_000) % 4]  # normal and high ones; no draw, so that seeds stay
     return Action(at, "publish", fields)
