@@ -30,7 +30,7 @@ USAGE = """\
 qpid-config [OPTIONS]                                    overview
 qpid-config [OPTIONS] exchanges [SUBSTRING] [-r]
 qpid-config [OPTIONS] queues [SUBSTRING] [-r] [--rates]
-qpid-config [OPTIONS] add exchange TYPE NAME [ADD-OPTIONS]
+qpid-config [OPTIONS] add exchange TYPE NAME [ADD-OPTIONS] [--sequence]
 qpid-config [OPTIONS] add queue NAME [ADD-OPTIONS] [QUEUE-OPTIONS]
 qpid-config [OPTIONS] del exchange NAME
 qpid-config [OPTIONS] del queue NAME [--force | --force-if-not-empty | --force-if-used]
@@ -52,6 +52,7 @@ def make_parser() -> Parser:
     add("--rates", action="store_true", help=f"with queues: messages per second, measured over {RATE_TIME:g} s")
     add_login_options(add)
     _add_options(parser.add_argument_group("add-options").add_argument)
+    _exchange_options(parser.add_argument_group("options of add exchange").add_argument)
     _queue_options(parser.add_argument_group("queue-options").add_argument)
     _deletion_options(parser.add_argument_group("options of del").add_argument)
     return parser
@@ -62,6 +63,10 @@ def _add_options(add: Callable[..., Any]) -> None:
     add("--replicate", choices=LEVELS, metavar="LEVEL", help="none, configuration (no messages) or all")
     add("--alternate-exchange", metavar="NAME", help="gets messages that cannot be routed, or are rejected")
     add("--argument", action="append", default=[], metavar="N=V", help="any other: a number, true, false, text")
+
+
+def _exchange_options(add: Callable[..., Any]) -> None:
+    add("--sequence", action="store_true", help="number the messages, in the header qpid.msg_sequence")
 
 
 def _queue_options(add: Callable[..., Any]) -> None:
@@ -176,11 +181,13 @@ class Tool:
                 exchange=name,
                 exchange_type=kind,
                 durable=options.durable,
-                arguments=common_arguments(options),
+                arguments={**common_arguments(options), **({"qpid.msg_sequence": 1} if options.sequence else {})},
             )
         )
 
     def _add_queue(self, name: str) -> int:
+        if self._options.sequence:
+            raise UsageError("--sequence is of exchanges, not of queues")
         arguments = {
             **common_arguments(self._options),
             **limit_arguments(self._options),

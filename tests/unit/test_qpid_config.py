@@ -109,6 +109,14 @@ def test_add_queues_of_other_kinds(config, server):
     assert (found["qpid.group_header_key"], found["qpid.shared_msg_group"]) == ("group", True)
 
 
+def test_add_an_exchange_that_numbers(config, server):
+    assert config("add", "exchange", "topic", "numbered", "--sequence", "--durable") == (0, "")
+    assert server.broker.vhost.exchanges["numbered"].numbers.last == 0
+    code, text = config("add", "queue", "q", "--sequence")
+    assert code == 1 and "--sequence is of exchanges" in text
+    assert "--argument qpid.msg_sequence=1" in config("exchanges", "numbered")[1]
+
+
 @pytest.mark.parametrize("clustered", [False, True])
 def test_add_queue_of_type_quorum_warns_without_a_cluster(server, capsys, clustered):
     server.broker.vhost.clustered, server.broker.vhost.default_replicate = clustered, "all"
