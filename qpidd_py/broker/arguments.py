@@ -277,6 +277,11 @@ def check_binding_arguments(arguments: Mapping[str, Any], what: str, kind: str) 
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
 
 
+def check_argument(name: str, value: Any) -> str:
+    """What is wrong with the value of a queue's argument; empty if nothing is."""
+    return _KNOWN[name](value)
+
+
 def _check(arguments: Mapping[str, Any], what: str, *names: str) -> None:
     for name in names:
         check = _CHECKS.get(name) or qpid_arguments.check_of(name)

@@ -21,6 +21,7 @@ from qpidd_py.core.engine import Engine
 from qpidd_py.core.routes import Mark
 from qpidd_py.errors import ReplyCode
 from qpidd_py.logrules import Floods
+from qpidd_py.security import entries
 from qpidd_py.security.entries import USER
 from qpidd_py.security.rights import Rights
 
@@ -109,6 +110,8 @@ class Broker:
 
     def _setting_changed(self, key: Key) -> None:
         """Clients of a deleted user are closed."""
+        if key.kind not in entries.KINDS:
+            return
         self.users_changed(key.name)
         if key.kind == USER and self.vhost.configuration.settings.get(key) is None:
             for connection in self._connections_of(key.name):

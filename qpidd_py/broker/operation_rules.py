@@ -13,8 +13,8 @@ from qpidd_py.broker.exchange import CLASSES, DELAYED, EXCHANGE_TYPES, PREDECLAR
 from qpidd_py.broker.numbering import MOST, NUMBER
 from qpidd_py.broker.qpid_arguments import conflict
 from qpidd_py.broker.queue import LOCAL_NUMBERS
+from qpidd_py.broker.setting_kinds import KINDS, check_setting
 from qpidd_py.errors import ChannelException, LinkError
-from qpidd_py.security.entries import KINDS, check_entry
 
 _FLAGS: Final = dict.fromkeys(("durable", "auto_delete"), bool)
 _ENDS: Final = {"source": str, "exchange": bool, "destination": str, "key": (str, bytes), "arguments": dict}
@@ -74,7 +74,7 @@ def _check_delayed(operation: Mapping[str, Any]) -> None:
 
 def _check_setting(operation: Mapping[str, Any]) -> None:
     try:
-        check_entry(operation["kind"], operation["value"])
+        check_setting(operation["kind"], operation["value"])
     except ValueError as error:
         raise LinkError(f"setting {operation['kind']} {operation['name']!r}: {error}") from error
 

@@ -1,7 +1,7 @@
 """A queue without its messages, which are in the core."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from qpidd_py.broker.arguments import (
     ALTERNATE,
@@ -43,26 +43,35 @@ def limit(core: Queue, arguments: Mapping[str, Any], secret: str = "") -> None:
     its declaration."""
     arguments = canonical(arguments)
     core.window = window_of(arguments, secret)
-    if MAX_LENGTH in arguments:
-        core.max_count = arguments[MAX_LENGTH]
-    if MAX_BYTES in arguments:
-        core.max_bytes = arguments[MAX_BYTES]
-    if MESSAGE_TTL in arguments:
-        core.ttl = arguments[MESSAGE_TTL]
     if arguments.get(MAX_PRIORITY):
         core.add_levels(arguments[MAX_PRIORITY])
+    relimit(core, arguments)
     shape(core, arguments)
+    core.weighted = arguments.get(QUEUE_TYPE) == "quorum"
+    core.single = bool(arguments.get(SINGLE_CONSUMER))
+    core.fenced = bool(arguments.get(FENCING_TOKEN))
+
+
+def relimit(core: Queue, arguments: Mapping[str, Any]) -> None:
+    """Sets what a policy can change."""
+    core.max_count = arguments.get(MAX_LENGTH, NO_LIMIT)
+    core.max_bytes = arguments.get(MAX_BYTES, NO_LIMIT)
+    core.ttl = arguments.get(MESSAGE_TTL, NO_LIMIT)
     if arguments.get(QUEUE_TYPE) == "quorum":
         most = delivery_limit(arguments)
         core.count_returns(NO_LIMIT if most < 0 else most)
-        core.weighted = True
-    if CONSUMER_TIMEOUT in arguments:
-        core.patience = quarters(arguments[CONSUMER_TIMEOUT] / 1000)
+    core.patience = quarters(arguments.get(CONSUMER_TIMEOUT, 0) / 1000)
     core.keeps = keeps_letters(arguments)
-    core.single = bool(arguments.get(SINGLE_CONSUMER))
-    core.fenced = bool(arguments.get(FENCING_TOKEN))
     core.rejects = arguments.get(OVERFLOW) in ("reject-publish", "reject-publish-dlx", SELF_DESTRUCT)
     core.refused_die = arguments.get(OVERFLOW) == "reject-publish-dlx"
+
+
+class Effect(NamedTuple):
+    """What holds for a queue by its arguments and the policies (`policies.py`)."""
+
+    arguments: Mapping[str, Any]
+    policy: str = ""
+    operator: str = ""
 
 
 class DeclaredQueue:
@@ -70,7 +79,13 @@ class DeclaredQueue:
     exclusive queue of a lost primary's client, which has some time to come back after a promotion)."""
 
     def __init__(
-        self, core: Queue, durable: bool, exclusive: bool, auto_delete: bool, arguments: Mapping[str, Any]
+        self,
+        core: Queue,
+        durable: bool,
+        exclusive: bool,
+        auto_delete: bool,
+        arguments: Mapping[str, Any],
+        effect: Effect | None = None,
     ) -> None:
         self.core = core
         self.name: str = core.name
@@ -78,16 +93,22 @@ class DeclaredQueue:
         self.exclusive = exclusive
         self.auto_delete = auto_delete
         self.arguments = dict(arguments)
+        self.take(effect or Effect(self.arguments))
         self.owner: object | None = None
         self.position = 0  # of its declaration, which is its unique id too; 0 if it is not replicated
         self.user = ""  # who has declared it
         self.used = False  # whether it has had a consumer here
         self.used_position = 0  # of the operation that noted its first consumer
         self.consumed_exclusively = False  # its only consumer is exclusive
-        self.may_end = exclusive or auto_delete or EXPIRES in arguments  # without a client that deletes it
         self.gone = False  # it was deleted
         self.ending = False  # it is deleted soon, or when somebody asks for it
         self.reserved = ""  # why messages may not be taken out or put in; empty = they may
+
+    def take(self, effect: Effect) -> None:
+        """This holds now."""
+        self.effect = effect
+        # without a client that deletes it
+        self.may_end = self.exclusive or self.auto_delete or EXPIRES in effect.arguments
 
     @property
     def browse_only(self) -> bool:
@@ -110,7 +131,7 @@ class DeclaredQueue:
     @property
     def expires(self) -> float | None:
         """Seconds without use after which the queue is deleted."""
-        value = self.arguments.get(EXPIRES)
+        value = self.effect.arguments.get(EXPIRES)
         return value / 1000 if isinstance(value, int) else self.delay
 
     @property
@@ -128,7 +149,7 @@ class DeclaredQueue:
     @property
     def waits_for_its_first_user(self) -> bool:
         """Auto-delete queues that were never used stay; x-expires counts from the declaration, used or not."""
-        return EXPIRES not in self.arguments and not (self.used or self.used_position)
+        return EXPIRES not in self.effect.arguments and not (self.used or self.used_position)
 
     @property
     def alternate(self) -> str | None:
@@ -144,7 +165,7 @@ class DeclaredQueue:
         return self._text(DEAD_LETTER_KEY)
 
     def _text(self, name: str) -> str | None:
-        value = self.arguments.get(name)
+        value = self.effect.arguments.get(name)
         return value if isinstance(value, str) else None
 
     def properties(self) -> dict[str, Any]:

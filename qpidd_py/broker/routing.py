@@ -58,8 +58,13 @@ class RoutingTable:
         """Forgets routes that lacked it; messages that leave it unconsumed are routed from here."""
         if self._missed:
             self._engine.forget_routes(None if _REPLACED in queue.name else queue.name.encode())
-        if queue.dead_letter_exchange is not None or queue.alternate is not None:
-            queue.core.dead_letter = partial(self._dead_letter, queue)
+        self.queue_limited(queue)
+
+    def queue_limited(self, queue: DeclaredQueue) -> None:
+        """Where its dead letters go may have changed."""
+        letters = queue.dead_letter_exchange is not None or queue.alternate is not None
+        if queue.core.delays is None:
+            queue.core.dead_letter = partial(self._dead_letter, queue) if letters else None
 
     def delays(self, exchange: Exchange, queue: DeclaredQueue) -> None:
         """What waits in the queue is routed by the exchange when it is due."""

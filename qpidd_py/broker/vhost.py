@@ -275,6 +275,11 @@ class VHost:
 
     # ------------------------------------------------------------ from the configuration
 
+    def queue_limited(self, queue: DeclaredQueue) -> None:
+        """A policy has changed what holds for it."""
+        self.routing.queue_limited(queue)
+        self.idle.used(queue)
+
     def queue_created(self, queue: DeclaredQueue) -> None:
         self.routing.queue_created(queue)
         self.depths.created(queue)
@@ -357,6 +362,7 @@ class VHost:
         self.depths.tick(now)
         self.idle.tick(now, self.engine.safe)
         self.endings.go_on()
+        self.configuration.go_on()
         self.configuration.debris.clear(TICK)
 
     # ------------------------------------------------------------ exchanges

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -55,6 +56,7 @@ def _peer(part: int) -> Column:
     return lambda item: str(item["peer"]).rpartition(":")[part].strip("[]")
 
 
+_POLICY: Final = ("vhost", "name", "pattern", "apply-to", "definition", "priority")
 _PATTERNS: Final = {name: _of(name) for name in ("configure", "write", "read")}
 _USER: Final = {"user": _of("user"), "vhost": _of("vhost")}
 LISTS: Final[Mapping[str, View]] = {
@@ -71,6 +73,12 @@ LISTS: Final[Mapping[str, View]] = {
         ("user", "exchange", "write", "read"),
         {"vhost": "vhost"},
     ),
+    "list_policies": View(
+        "policy.list",
+        {name: _of(name) for name in _POLICY} | {"definition": lambda item: json.dumps(item["definition"])},
+        _POLICY,
+        {"vhost": "vhost", "operator": "operator"},
+    ),
     "list_queues": View(
         "queue.list",
         {
@@ -85,6 +93,9 @@ LISTS: Final[Mapping[str, View]] = {
             "auto_delete": _of("auto_delete"),
             "exclusive": _of("exclusive"),
             "arguments": _of("arguments"),
+            "policy": _of("policy"),
+            "operator_policy": _of("operator_policy"),
+            "effective": _of("effective"),
         },
         ("name", "messages"),
     ),

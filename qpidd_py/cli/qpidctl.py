@@ -4,6 +4,7 @@ Everything is a management request, so a change is as safe as that of any client
 hashed here and never sent.  Errors are one line `Failed: Class: text` on standard output, with exit code 1.
 """
 
+import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -38,6 +39,10 @@ class Verb(NamedTuple):
     run: Callable[[Options, Ask], Any]
     host: bool = False
     """Takes -p VHOST."""
+    policy: bool = False
+    """Takes the options of a policy."""
+    fixed: Mapping[str, Any] = {}
+    """What `run` finds among the options, besides."""
 
 
 def make_parser() -> Parser:
@@ -54,6 +59,10 @@ def make_parser() -> Parser:
             sub.add_argument(word.rstrip("?*"), nargs=nargs, metavar=word.rstrip("?*").upper())
         if verb.host:
             sub.add_argument("-p", "--vhost", default=HOST, metavar="VHOST", help="virtual host (default /)")
+        if verb.policy:
+            sub.add_argument("--priority", type=int, default=0, metavar="N", help="the highest one counts (default 0)")
+            sub.add_argument("--apply-to", default="all", metavar="WHAT", help="queues or all, which is the same here")
+        sub.set_defaults(**verb.fixed)
     return parser
 
 
@@ -117,6 +126,29 @@ def _list(verb: str) -> Callable[[Options, Ask], Any]:
     return run
 
 
+def _set_policy(options: Options, ask: Ask) -> None:
+    try:
+        definition = json.loads(options.definition)
+    except ValueError as error:
+        raise UsageError(f"definition {options.definition!r:.80} is no JSON: {error}") from None
+    fields = {name: getattr(options, name) for name in ("name", "vhost", "operator", "pattern", "priority")}
+    ask("policy.set", **fields, **{"apply-to": options.apply_to}, definition=definition)
+
+
+def _policy_verbs(operator: bool) -> dict[str, Verb]:
+    """As rabbitmqctl's."""
+    what = "operator_policy" if operator else "policy"
+    words, fixed = ("name", "pattern", "definition"), {"operator": operator}
+    text = "numbers that no policy exceeds" if operator else "what holds for all queues whose names match a pattern"
+    clear = _request("policy.clear", "name", "vhost", "operator")
+    lists = _list("list_policies")
+    return {
+        f"set_{what}": Verb(words, f"{text}, as JSON", _set_policy, host=True, policy=True, fixed=fixed),
+        f"clear_{what}": Verb(("name",), "it holds no longer", clear, host=True, fixed=fixed),
+        f"list_{what[:-1]}ies": Verb((), "all of them", lists, host=True, fixed=fixed),
+    }
+
+
 def _close(options: Options, ask: Ask) -> Any:
     if not options.number.isdecimal():
         raise UsageError(f"connection {options.number!r}, wanted a number of list_connections")
@@ -160,6 +192,8 @@ VERBS: Final[Mapping[str, Verb]] = {
     "list_topic_permissions": Verb(
         (), "topic permissions in a virtual host", _list("list_topic_permissions"), host=True
     ),
+    **_policy_verbs(False),
+    **_policy_verbs(True),
     "list_queues": Verb(("column*",), "queues, with these columns", _list("list_queues")),
     "list_exchanges": Verb(("column*",), "exchanges, with these columns", _list("list_exchanges")),
     "list_bindings": Verb(("column*",), "bindings, with these columns", _list("list_bindings")),

@@ -344,6 +344,13 @@ cdef class Engine:
         send_letters_of(self, queue)
         return True
 
+    def relimit(self, Queue queue):
+        """Its limits or its time to live have changed: drops what is too much, and what has expired, in the next turns.
+        The log of another primary decides that on a backup."""
+        if not self.passive:
+            look_at(self, queue, self.now)
+            self.mark_queue(queue)
+
     def settle(self, Queue queue, waiter=None):
         """Sends the dead letters of a queue which is about to be deleted.  False when it has to stay, since one cannot
         be read; `waiter` as for `drain`."""

@@ -13,6 +13,9 @@ from qpidd_py.core.groups cimport Groups, pump_groups
 from qpidd_py.core.paging cimport at_hand
 from qpidd_py.core.returns cimport spent
 
+cdef enum:
+    DROPS = 2000    # messages beyond a limit, of one queue in one go
+
 
 cdef int pump(Engine engine, Queue queue, bint now=False) except -1:
     """Hands out what is ready, in runs: one consumer takes its share, then the next; `now`: without an end of the turn's
@@ -139,9 +142,11 @@ cdef int take_and_drop(Engine engine, Queue queue, Queue level, uint64_t index, 
 
 cdef int enforce(Engine engine, Queue queue, bint consumed) except -1:
     """Drops what has expired, then the oldest until the queue is within its limits; if `consumed`, consumers that can
-    take them come first.  Without memory for what is dropped the queue stays larger for now."""
+    take them come first.  Without memory for what is dropped the queue stays larger for now, and what is much too large
+    becomes smaller over some turns."""
     cdef Queue level
     cdef int64_t index
+    cdef int left = DROPS
     if queue.rejects or not queue.over(0, 0):
         return 0
     try:
@@ -150,6 +155,11 @@ cdef int enforce(Engine engine, Queue queue, bint consumed) except -1:
         if consumed and queue.consumers and queue.over(0, 0):
             pump(engine, queue, True)
         while queue.ready and queue.over(0, 0):
+            if left == 0:
+                engine.pump_left = 0
+                engine.mark_queue(queue)
+                break
+            left -= 1
             level = queue.tail()
             index = level.first_ready()
             take_and_drop(engine, queue, level, index, "maxlen")

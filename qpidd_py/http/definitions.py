@@ -6,7 +6,7 @@ import base64
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from qpidd_py.http.views import API, DEFAULT_ARGUMENTS
+from qpidd_py.http.views import API, DEFAULT_ARGUMENTS, policy
 from qpidd_py.security.entries import HOST
 
 Json = dict[str, Any]
@@ -30,6 +30,7 @@ def exported(
     users: list[Json],
     permissions: list[Json],
     topics: list[Json],
+    policies: list[Json],
     queues: list[Json],
     exchanges: list[Json],
     bindings: list[Json],
@@ -45,7 +46,7 @@ def exported(
         "permissions": permissions,
         "topic_permissions": topics,
         "parameters": [],
-        "policies": [],
+        "policies": [policy(each) for each in policies if not each["operator"]],
         "queues": [_part(each, "name", "durable", "auto_delete") for each in kept],
         "exchanges": [
             _part(each, "name", "type", "durable", "auto_delete", "internal")
@@ -97,13 +98,12 @@ def stored_hash(item: Mapping[str, Any]) -> str:
 
 def orders(definitions: Mapping[str, Any], host: str | None = None) -> Iterator[Order]:
     """What to make, in order.  Raises DefinitionError before the first for what cannot be had here."""
-    for kind in ("policies", "parameters"):
-        if definitions.get(kind):
-            raise DefinitionError(f"{kind} are not known here: {_names(definitions[kind])}")
+    if definitions.get("parameters"):
+        raise DefinitionError(f"parameters are not known here: {_names(definitions['parameters'])}")
     for each in _items(definitions, "vhosts"):
         if each.get("name") != HOST:
             raise DefinitionError(f"virtual host {each.get('name')!r:.80}: there is {HOST!r} only")
-    kinds = ("permissions", "topic_permissions", "queues", "exchanges", "bindings")
+    kinds = ("permissions", "topic_permissions", "policies", "queues", "exchanges", "bindings")
     for each in (item for kind in kinds for item in _items(definitions, kind)):
         if each.get("vhost", host or HOST) != HOST:
             raise DefinitionError(f"virtual host {each['vhost']!r:.80}: there is {HOST!r} only")
@@ -113,6 +113,8 @@ def orders(definitions: Mapping[str, Any], host: str | None = None) -> Iterator[
         yield Order("permission.set", {name: each.get(name) for name in ("user", "configure", "write", "read")})
     for each in _items(definitions, "topic_permissions"):
         yield Order("topic.set", {name: each.get(name) for name in ("user", "exchange", "write", "read")})
+    for each in _items(definitions, "policies"):
+        yield Order("policy.set", {name: value for name, value in each.items() if name != "vhost"})
     for kind, what in (("exchanges", "exchange"), ("queues", "queue"), ("bindings", "binding")):
         for each in _items(definitions, kind):
             yield Order("", {"what": what, **each})

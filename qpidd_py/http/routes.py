@@ -5,39 +5,16 @@ A handler gets a `Call` and returns what is sent as JSON, or None (204); it runs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from qpidd_py.http import actions, definitions, views
-from qpidd_py.http.actions import wanted
-from qpidd_py.http.door import Door, Problem, bad_request, not_found
+from qpidd_py.http.call import Call, Handler, Json, one
+from qpidd_py.http.door import Problem, not_found
 from qpidd_py.http.paging import part
+from qpidd_py.http.setting_routes import SETTING_ROUTES
 from qpidd_py.security.entries import HOST
-from qpidd_py.security.users import hash_password
 
-Json = dict[str, Any]
 TEST_QUEUE: Final = "aliveness-test"
-
-
-@dataclass(frozen=True)
-class Call:
-    """One request."""
-
-    door: Door
-    path: Mapping[str, str]
-    query: Mapping[str, str]
-    body: Mapping[str, Any]
-
-    def __getitem__(self, name: str) -> str:
-        return self.path[name]
-
-    @property
-    def user(self) -> str:
-        return str(self.door.target.login.user)
-
-
-Handler = Callable[[Call], Any]
 
 
 # ---- lists
@@ -54,16 +31,9 @@ def _queues(call: Call) -> Any:
     return part([views.queue(item, node) for item in items], call.query)
 
 
-def _one(items: list[Json], **wanted: Any) -> Json:
-    for item in items:
-        if all(item[name] == value for name, value in wanted.items()):
-            return item
-    raise not_found()
-
-
 def _queue(call: Call) -> Json:
     items, node = _with_node(call, "queue.list")
-    return views.queue(_one(items, name=call["name"]), node)
+    return views.queue(one(items, name=call["name"]), node)
 
 
 def _exchanges(call: Call) -> Any:
@@ -71,7 +41,7 @@ def _exchanges(call: Call) -> Any:
 
 
 def _exchange(call: Call) -> Json:
-    return views.exchange(_one(call.door.ask("exchange.list"), name=_exchange_name(call)))
+    return views.exchange(one(call.door.ask("exchange.list"), name=_exchange_name(call)))
 
 
 def _exchange_name(call: Call) -> str:
@@ -105,7 +75,7 @@ def _connections(call: Call) -> Any:
 
 def _connection(call: Call) -> Json:
     found = [views.connection(item, "") for item in call.door.ask("session.list")]
-    return _one(found, name=call["name"])
+    return one(found, name=call["name"])
 
 
 def _close_connection(call: Call) -> None:
@@ -204,59 +174,19 @@ def _between(call: Call) -> list[Json]:
     return [item for item in _all_bindings(call) if all(item[name] == value for name, value in ends.items())]
 
 
-# ---- users
-
-
-def _users(call: Call) -> Any:
-    return part([views.user(item) for item in call.door.ask("user.list")], call.query)
-
-
-def _user(call: Call) -> Json:
-    return views.user(_one(call.door.ask("user.list"), name=call["name"]))
-
-
-def _put_user(call: Call) -> None:
-    """`password`, or `password_hash` ("": none) with its `hashing_algorithm`; `tags` with commas, or a list."""
-    tags = call.body.get("tags")
-    if tags is None:
-        raise bad_request("tags are missing, wanted names with commas between them")
-    if "password" in call.body:
-        stored = hash_password(wanted(call.body, "password", str))
-    elif "password_hash" in call.body:
-        stored = definitions.stored_hash({"name": call["name"], **call.body})
-    else:
-        stored = ""
-    found = [tag for tag in tags.split(",") if tag] if isinstance(tags, str) else tags
-    call.door.ask("user.put", user=call["name"], hash=stored, tags=found)
-
-
-def _permissions(call: Call) -> Any:
-    return part(call.door.ask("permission.list"), call.query)
-
-
-def _permission(call: Call) -> Json:
-    return _one(call.door.ask("permission.list"), user=call["user"], vhost=call["vhost"])
-
-
-def _put_permission(call: Call) -> None:
-    patterns = {name: wanted(call.body, name, str) for name in ("configure", "write", "read")}
-    call.door.ask("permission.set", user=call["user"], vhost=call["vhost"], **patterns)
-
-
-def _put_topic(call: Call) -> None:
-    values = {name: wanted(call.body, name, str) for name in ("exchange", "write", "read")}
-    call.door.ask("topic.set", user=call["user"], vhost=call["vhost"], **values)
-
-
-def _of_user(method: str) -> Handler:
-    return lambda call: [item for item in call.door.ask(method) if item["user"] == call["name"]]
-
-
 # ---- the whole
 
 
 def _definitions(call: Call) -> Json:
-    names = ("user.export", "permission.list", "topic.list", "queue.list", "exchange.list", "binding.list")
+    names = (
+        "user.export",
+        "permission.list",
+        "topic.list",
+        "policy.list",
+        "queue.list",
+        "exchange.list",
+        "binding.list",
+    )
     return definitions.exported(*call.door.ask_all([(name, {}) for name in names]))
 
 
@@ -293,7 +223,6 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/api/nodes", _nodes),
     ("GET", "/api/vhosts", lambda call: [{"name": HOST}]),
     ("GET", "/api/vhosts/{vhost}", lambda call: {"name": HOST}),
-    ("GET", "/api/vhosts/{vhost}/permissions", _permissions),
     ("GET", "/api/queues", _queues),
     ("GET", "/api/queues/{vhost}", _queues),
     ("GET", "/api/queues/{vhost}/{name}", _queue),
@@ -326,27 +255,7 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("DELETE", "/api/connections/{name}", _close_connection),
     ("GET", "/api/consumers", _consumers),
     ("GET", "/api/consumers/{vhost}", _consumers),
-    ("GET", "/api/users", _users),
-    ("GET", "/api/users/{name}", _user),
-    ("PUT", "/api/users/{name}", _put_user),
-    ("DELETE", "/api/users/{name}", lambda call: call.door.ask("user.delete", user=call["name"]) or None),
-    ("GET", "/api/users/{name}/permissions", _of_user("permission.list")),
-    ("GET", "/api/users/{name}/topic-permissions", _of_user("topic.list")),
-    ("GET", "/api/permissions", _permissions),
-    ("GET", "/api/permissions/{vhost}/{user}", _permission),
-    ("PUT", "/api/permissions/{vhost}/{user}", _put_permission),
-    (
-        "DELETE",
-        "/api/permissions/{vhost}/{user}",
-        lambda call: call.door.ask("permission.clear", user=call["user"], vhost=call["vhost"]) or None,
-    ),
-    ("GET", "/api/topic-permissions", lambda call: part(call.door.ask("topic.list"), call.query)),
-    ("PUT", "/api/topic-permissions/{vhost}/{user}", _put_topic),
-    (
-        "DELETE",
-        "/api/topic-permissions/{vhost}/{user}",
-        lambda call: call.door.ask("topic.clear", user=call["user"], vhost=call["vhost"]) or None,
-    ),
+    *SETTING_ROUTES,
     ("GET", "/api/definitions", _definitions),
     ("POST", "/api/definitions", _import),
     ("GET", "/api/aliveness-test/{vhost}", _alive),

@@ -21,11 +21,12 @@ from aiohttp import web
 
 from qpidd_py.amqp.client_handshake import Login
 from qpidd_py.cli.client_socket import Target
+from qpidd_py.http.call import Call, Handler
 from qpidd_py.http.definitions import DefinitionError
 from qpidd_py.http.door import Door, Problem, WrongLogin, bad_request
 from qpidd_py.http.gate import Gate
 from qpidd_py.http.paging import QueryError
-from qpidd_py.http.routes import ROUTES, Call, Handler
+from qpidd_py.http.routes import ROUTES
 from qpidd_py.security.entries import HOST
 from qpidd_py.security.users import DEFAULT_USER
 

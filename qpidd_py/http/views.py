@@ -31,7 +31,9 @@ def queue(item: Mapping[str, Any], node: str) -> Json:
         "type": arguments.get("x-queue-type", "classic"),
         "node": node,
         "state": "flow" if item["flow_stopped"] else "running",
-        "policy": None,
+        "policy": item["policy"] or None,
+        "operator_policy": item["operator_policy"] or None,
+        "effective_policy_definition": {name.removeprefix("x-"): value for name, value in item["effective"].items()},
         "messages": item["messages"],
         "messages_ready": item["ready"],
         "messages_unacknowledged": item["unacked"],
@@ -156,6 +158,10 @@ def node(info: Mapping[str, Any]) -> Json:
         "alarms": info["alarms"],
         "backup": info["backup"],
     }
+
+
+def policy(item: Mapping[str, Any]) -> Json:
+    return {name: item[name] for name in ("vhost", "name", "pattern", "apply-to", "definition", "priority")}
 
 
 def user(item: Mapping[str, Any]) -> Json:

@@ -38,6 +38,7 @@ from qpidd_py.core.queue import Queue
 from qpidd_py.errors import AmqpError, ReplyCode
 from qpidd_py.management.changes import Changes
 from qpidd_py.management.patience import Reading, in_memory
+from qpidd_py.management.policies import PolicyRequests
 from qpidd_py.management.request import Json, NotFound, Reply, RequestError, text
 from qpidd_py.management.rights import administers, check_request, who
 from qpidd_py.management.shown import (
@@ -87,9 +88,9 @@ class Management:
             "session.list": self._session_list,
             "subscription.list": self._subscription_list,
         }
-        changes, users = Changes(broker), UserRequests(broker)
-        self._changes, self._move = {**changes.methods, **users.changes}, changes.move
-        self._lists = {**self._lists, **users.lists}
+        changes, users, policies = Changes(broker), UserRequests(broker), PolicyRequests(broker)
+        self._changes, self._move = {**changes.methods, **users.changes, **policies.changes}, changes.move
+        self._lists = {**self._lists, **users.lists, **policies.lists}
 
     def work(self, method: str, arguments: Json, reply: Reply, asker: ClientConnection | None) -> Slices:
         """Answers a request, one slice with each step: `reply` is called for each part, the last one now or later.

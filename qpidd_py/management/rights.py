@@ -8,6 +8,7 @@
 | `queue.delete` | to configure the queue |
 | `session.close` | to be its user, or to administer |
 | `user.self` | nothing |
+| `policy.*` | the tag policymaker or administrator; operator policies: administrator |
 | `user.*`, `permission.*`, `topic.*` | to administer |
 | other requests `ha.*` | the tag administrator; the HA module asks for more |
 
@@ -21,7 +22,7 @@ from typing import Final
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.management.request import Forbidden, Json
-from qpidd_py.security.entries import ADMINISTRATOR, CONFIGURE, MONITORING, READ, WRITE
+from qpidd_py.security.entries import ADMINISTRATOR, CONFIGURE, MONITORING, POLICYMAKER, READ, WRITE
 
 Asker = ClientConnection | None
 """None: the broker itself."""
@@ -44,6 +45,9 @@ def check_request(broker: Broker, asker: Asker, method: str, arguments: Json) ->
         return
     if asker is None or asker.access.everything:
         return
+    if method.startswith("policy."):
+        _check_policies(asker, method, arguments)
+        return
     needs = _NEEDS.get(method, {})
     for name, permission in needs.items():
         wanted = arguments.get(name)
@@ -52,6 +56,12 @@ def check_request(broker: Broker, asker: Asker, method: str, arguments: Json) ->
     tag = MONITORING if method in _SHOWN else ADMINISTRATOR
     if not needs and method != "session.close" and not asker.access.has(tag):
         raise Forbidden(f"{method}: user {_name(asker)!r} has no tag {tag}")
+
+
+def _check_policies(asker: ClientConnection, method: str, arguments: Json) -> None:
+    wanted = (ADMINISTRATOR,) if arguments.get("operator") else (ADMINISTRATOR, POLICYMAKER)
+    if not any(asker.access.has(tag) for tag in wanted):
+        raise Forbidden(f"{method}: user {_name(asker)!r} has no tag {' or '.join(reversed(wanted))}")
 
 
 def who(broker: Broker, asker: Asker) -> Json:

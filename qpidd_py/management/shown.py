@@ -41,7 +41,16 @@ def show_queue(queue: DeclaredQueue) -> Json:
         "alert": core.watch is not None and core.watch.alerting,
         **_show_window(queue),
         "arguments": to_json(queue.arguments),
+        "policy": queue.effect.policy,
+        "operator_policy": queue.effect.operator,
+        "effective": _show_effect(queue),
     }
+
+
+def _show_effect(queue: DeclaredQueue) -> Json:
+    """What the policies have changed."""
+    found = queue.effect.arguments
+    return {name: to_json(value) for name, value in found.items() if value != queue.arguments.get(name)}
 
 
 def _show_window(queue: DeclaredQueue) -> Json:

@@ -16,28 +16,23 @@ A hash is one of `qpid-passwd`, `sha256$SALT$HASH` or `sha512$SALT$HASH` of Rabb
 Users of the user file are listed, too; they are not changed here, but may get a permission.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
 
 from qpidd_py.broker.broker import Broker
-from qpidd_py.broker.settings import MOST, Key
-from qpidd_py.management.request import Json, NotFound, NotPrimary, RequestError, text
-from qpidd_py.security.entries import CONFIGURE, HOST, PERMISSION, READ, TOPIC, USER, WRITE, check_entry
+from qpidd_py.broker.settings import Key
+from qpidd_py.management.request import Json, NotFound, RequestError, text
+from qpidd_py.management.settings import Change, List, SettingRequests, named, virtual_host
+from qpidd_py.security.entries import CONFIGURE, HOST, PERMISSION, READ, TOPIC, USER, WRITE
 from qpidd_py.security.rights import PatternError, compiled, expanded
 from qpidd_py.security.users import usable
 
-NAME_MAX: Final = 255
-"""Octets of a name."""
-Change = Callable[[Json], tuple[Json, int]]
 
-
-class UserRequests:
+class UserRequests(SettingRequests):
     """Of one broker."""
 
     def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._settings = broker.vhost.configuration.settings
-        self.lists: Mapping[str, Callable[[], Iterator[Json]]] = {
+        super().__init__(broker)
+        self.lists: Mapping[str, List] = {
             "user.list": self._users,
             "user.export": self._hashes,
             "permission.list": self._permissions,
@@ -55,102 +50,74 @@ class UserRequests:
     # ---- lists
 
     def _users(self) -> Iterator[Json]:
-        cluster = {key.name: value for key, value in self._settings.of(USER)}
-        for name in sorted({*cluster, *self._broker.rights.names()}):
+        cluster = {key.name: value for key, value in self.settings.of(USER)}
+        for name in sorted({*cluster, *self.broker.rights.names()}):
             value = cluster.get(name)
             tags, password = ([], True) if value is None else (value["tags"], bool(value["hash"]))
             yield {"name": name, "tags": tags, "password": password, "cluster": value is not None}
 
     def _hashes(self) -> Iterator[Json]:
-        for key, value in sorted(self._settings.of(USER)):
+        for key, value in sorted(self.settings.of(USER)):
             yield {"name": key.name, "tags": value["tags"], "hash": value["hash"], "cluster": True}
 
     def _permissions(self) -> Iterator[Json]:
-        for key, value in sorted(self._settings.of(PERMISSION)):
+        for key, value in sorted(self.settings.of(PERMISSION)):
             yield {"user": key.name, "vhost": key.host, **value}
 
     def _topics(self) -> Iterator[Json]:
-        for key, value in sorted(self._settings.of(TOPIC)):
+        for key, value in sorted(self.settings.of(TOPIC)):
             for exchange, patterns in sorted(value.items()):
                 yield {"user": key.name, "vhost": key.host, "exchange": exchange, **patterns}
 
     # ---- changes
 
     def _put_user(self, arguments: Json) -> tuple[Json, int]:
-        key = Key(USER, "", _name(arguments, "user"))
-        if self._broker.rights.local(key.name):
+        key = Key(USER, "", named(arguments, "user"))
+        if self.broker.rights.local(key.name):
             raise RequestError(f"user {key.name!r} is one of the user file, or of the brokers")
-        before = self._settings.get(key) or {"hash": "", "tags": []}
+        before = self.settings.get(key) or {"hash": "", "tags": []}
         stored = text(arguments, "hash", before["hash"])
         if stored and not usable(stored):
             raise RequestError("the hash is none of qpid-passwd's, and none of RabbitMQ's")
-        return {}, self._put(key, {"hash": stored, "tags": arguments.get("tags", before["tags"])})
+        return {}, self.put(key, {"hash": stored, "tags": arguments.get("tags", before["tags"])})
 
     def _delete_user(self, arguments: Json) -> tuple[Json, int]:
-        name = _name(arguments, "user")
-        if self._settings.get(Key(USER, "", name)) is None:
+        name = named(arguments, "user")
+        if self.settings.get(Key(USER, "", name)) is None:
             raise NotFound(f"no user {name!r} of the cluster")
-        self._check_primary()
+        self.check_primary()
         keys = Key(USER, "", name), Key(PERMISSION, HOST, name), Key(TOPIC, HOST, name)
-        return {}, max(self._settings.delete(key) for key in keys if self._settings.get(key) is not None)
+        return {}, max(self.settings.delete(key) for key in keys if self.settings.get(key) is not None)
 
     def _set_permission(self, arguments: Json) -> tuple[Json, int]:
         key = self._key(PERMISSION, arguments)
         value = {name: _pattern(arguments, name, key) for name in (CONFIGURE, WRITE, READ)}
-        return {}, self._put(key, value)
+        return {}, self.put(key, value)
 
     def _clear_permission(self, arguments: Json) -> tuple[Json, int]:
         key = self._key(PERMISSION, arguments)
-        self._check_primary()
-        return {}, self._settings.delete(key)
+        self.check_primary()
+        return {}, self.settings.delete(key)
 
     def _set_topic(self, arguments: Json) -> tuple[Json, int]:
-        key, exchange = self._key(TOPIC, arguments), _name(arguments, "exchange")
+        key, exchange = self._key(TOPIC, arguments), named(arguments, "exchange")
         patterns = {name: _pattern(arguments, name, key) for name in (WRITE, READ)}
-        return {}, self._put(key, {**(self._settings.get(key) or {}), exchange: patterns})
+        return {}, self.put(key, {**(self.settings.get(key) or {}), exchange: patterns})
 
     def _clear_topic(self, arguments: Json) -> tuple[Json, int]:
         key, exchange = self._key(TOPIC, arguments), text(arguments, "exchange", "")
-        self._check_primary()
-        found = dict(self._settings.get(key) or {})
+        self.check_primary()
+        found = dict(self.settings.get(key) or {})
         left = {name: patterns for name, patterns in found.items() if exchange and name != exchange}
-        return {}, self._put(key, left) if left else self._settings.delete(key)
+        return {}, self.put(key, left) if left else self.settings.delete(key)
 
     def _key(self, kind: str, arguments: Json) -> Key:
         """Of a user that there is, in the virtual host that there is."""
-        name, host = _name(arguments, "user"), text(arguments, "vhost", HOST)
-        if host != HOST:
-            raise NotFound(f"no virtual host {host[:64]!r}; there is {HOST!r}")
-        known = self._settings.get(Key(USER, "", name)) is not None or self._broker.rights.local(name)
+        name, host = named(arguments, "user"), virtual_host(arguments)
+        known = self.settings.get(Key(USER, "", name)) is not None or self.broker.rights.local(name)
         if not known:
             raise NotFound(f"no user {name!r}")
         return Key(kind, host, name)
-
-    def _put(self, key: Key, value: Mapping[str, Any]) -> int:
-        """Raises RequestError for a value that is none, or one too many."""
-        self._check_primary()
-        try:
-            check_entry(key.kind, value)
-        except ValueError as error:
-            raise RequestError(str(error)) from None
-        if len(self._settings) >= MOST and self._settings.get(key) is None:
-            raise RequestError(f"{MOST} settings are there, no more are possible")
-        return self._settings.put(key, value)
-
-    def _check_primary(self) -> None:
-        if self._broker.passive:
-            raise NotPrimary("users are replicated and this broker is a backup")
-
-
-def _name(arguments: Json, name: str) -> str:
-    found = text(arguments, name)
-    try:
-        octets = len(found.encode())
-    except UnicodeEncodeError:
-        raise RequestError(f"{name} {found[:64]!a} is no text") from None
-    if not found or octets > NAME_MAX or not found.isprintable():
-        raise RequestError(f"{name} {found[:64]!r} has {octets} octets, wanted 1 to {NAME_MAX} that can be printed")
-    return found
 
 
 def _pattern(arguments: Json, name: str, key: Key) -> str:

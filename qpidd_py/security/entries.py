@@ -35,7 +35,7 @@ def check_entry(kind: str, value: Mapping[str, Any]) -> None:
 
 
 def _user(value: Mapping[str, Any]) -> None:
-    _text(value, "hash", _HASH_MAX)
+    checked_text(value, "hash", _HASH_MAX)
     tags = value.get("tags")
     if not isinstance(tags, list) or not all(tag in TAGS for tag in tags) or len(set(tags)) != len(tags):
         raise ValueError(f"tags {tags!r:.100}, expected some of {', '.join(TAGS)}")
@@ -43,7 +43,7 @@ def _user(value: Mapping[str, Any]) -> None:
 
 def _permission(value: Mapping[str, Any]) -> None:
     for name in (CONFIGURE, WRITE, READ):
-        _text(value, name, PATTERN_MAX)
+        checked_text(value, name, PATTERN_MAX)
 
 
 def _topic(value: Mapping[str, Any]) -> None:
@@ -53,15 +53,17 @@ def _topic(value: Mapping[str, Any]) -> None:
         if not isinstance(patterns, dict):
             raise ValueError(f"exchange {exchange!r}: {patterns!r:.60}, expected write and read")
         for name in (WRITE, READ):
-            _text(patterns, name, PATTERN_MAX)
+            checked_text(patterns, name, PATTERN_MAX)
 
 
-def _text(value: Mapping[str, Any], name: str, most: int) -> None:
+def checked_text(value: Mapping[str, Any], name: str, most: int) -> str:
+    """A field of `value`.  Raises ValueError unless it is text of at most so many characters."""
     found = value.get(name)
     if not isinstance(found, str):
         raise ValueError(f"{name} is {found!r:.60}, expected text")
     if len(found) > most:
         raise ValueError(f"{name} has {len(found)} characters, at most {most} are possible")
+    return found
 
 
 _CHECKS: Final[Mapping[str, Callable[[Mapping[str, Any]], None]]] = {

@@ -26,6 +26,9 @@ class _Unobserved:
     def queue_created(self, queue: DeclaredQueue) -> None:
         """No process uses it."""
 
+    def queue_limited(self, queue: DeclaredQueue) -> None:
+        """The same."""
+
     def delays(self, exchange: Exchange, queue: DeclaredQueue) -> None:
         """Nothing becomes due."""
 

@@ -94,6 +94,8 @@ def api(served: tuple[BrokerProcess, int]) -> Iterator[Api]:
     for exchange in found.get("/exchanges"):
         if exchange["name"] and not exchange["name"].startswith("amq."):
             found.request("DELETE", f"/exchanges/%2F/{exchange['name']}")
+    for policy in found.get("/policies"):
+        found.request("DELETE", f"/policies/%2F/{policy['name']}")
     for user in found.get("/users"):
         found.request("DELETE", f"/users/{user['name']}")
 
@@ -135,6 +137,21 @@ VOCABULARY = (
     "delete binding source=x destination_type=queue destination=q properties_key=none",
     "delete exchange name=x",
     "delete exchange name=x",
+    'declare policy name=p pattern=^q definition={"max-length":1} priority=3 apply-to=queues',
+    'declare policy name=p2 pattern=^q definition={"nonsense":1}',
+    'declare policy name=p2 pattern=^q definition={"max-length":"x"}',
+    'declare policy name=p2 pattern=( definition={"max-length":1}',
+    "declare policy name=p2 pattern=^q definition={} apply-to=nodes",
+    'declare operator_policy name=o pattern=q definition={"max-length":4}',
+    'declare operator_policy name=o2 pattern=q definition={"overflow":"drop-head"}',
+    "publish routing_key=q payload=1",
+    "publish routing_key=q payload=2",
+    "get queue=q count=5",
+    "list policies",
+    "list operator_policies",
+    "delete policy name=p",
+    "delete operator_policy name=o",
+    "delete policy name=p",
     "delete queue name=q",
     "delete queue name=q",
 )
@@ -176,6 +193,8 @@ def test_definitions_of_a_real_rabbitmq(api: Api, rabbit: Api) -> None:
     arguments = {"x-max-length": 7, "x-dead-letter-exchange": "x"}
     rabbit.request("PUT", "/queues/%2F/q", {"durable": True, "arguments": arguments})
     rabbit.request("PUT", "/exchanges/%2F/x", {"type": "headers", "durable": True})
+    limit = {"pattern": "^q", "definition": {"max-length": 5}, "priority": 1, "apply-to": "queues"}
+    rabbit.request("PUT", "/policies/%2F/p", limit)
     bound: dict[str, Any] = {"routing_key": "k", "arguments": {"x-match": "any", "n": 1}}
     rabbit.request("POST", "/bindings/%2F/e/x/q/q", bound)
     content = rabbit.get("/definitions")
@@ -184,7 +203,8 @@ def test_definitions_of_a_real_rabbitmq(api: Api, rabbit: Api) -> None:
     content["permissions"] = [each for each in content["permissions"] if each["user"] != "guest"]
     assert api.request("POST", "/definitions", content)[0] == 201
     mine = api.get("/definitions")
-    for kind in ("queues", "exchanges", "users", "permissions"):
+    assert api.get("/queues/%2F/q")["effective_policy_definition"] == {"max-length": 5}
+    for kind in ("queues", "exchanges", "users", "permissions", "policies"):
         wanted = [{name: item[name] for name in item if name != "limits"} for item in content[kind]]
         assert mine[kind] == [{**item, "vhost": "/"} if "vhost" in item else item for item in wanted], kind
     assert [(each["source"], each["arguments"]) for each in mine["bindings"]] == [("x", bound["arguments"])]

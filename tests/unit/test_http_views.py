@@ -82,7 +82,7 @@ def test_hashes_of_rabbitmq() -> None:
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"policies": [{"name": "p"}]}, "policies are not known here: p"),
+    ({"policies": [{"name": "p", "vhost": "v"}]}, "virtual host 'v'"),
     ({"parameters": [{"name": "s"}]}, "parameters are not known here: s"),
     ({"vhosts": [{"name": "v"}]}, "virtual host 'v'"),
     ({"queues": [{"name": "q", "vhost": "v"}]}, "virtual host 'v'"),
@@ -111,13 +111,24 @@ def test_definitions_go_out_and_come_in() -> None:
     bindings = [{**ends, "destination": "q"}, {**ends, "destination": "mine"}]
     user = {"name": "u", "tags": ["monitoring"], "hash": "sha256$00000000$" + "11" * 32, "cluster": True}
     permission = {"user": "u", "vhost": "/", "configure": "", "write": "", "read": ".*"}
-    content = exported([user], [permission], [], [queue, mine], [exchange, old], bindings)
+    kept = {
+        "name": "p",
+        "vhost": "/",
+        "pattern": "^q",
+        "apply-to": "all",
+        "priority": 0,
+        "definition": {"max-length": 1},
+    }
+    policies = [{**kept, "operator": False}, {**kept, "name": "o", "operator": True}]
+    content = exported([user], [permission], [], policies, [queue, mine], [exchange, old], bindings)
+    assert content["policies"] == [kept]
     made = list(orders(content))
     assert made[0] == Order("user.put", {"user": "u", "hash": user["hash"], "tags": ["monitoring"]})
     assert made[1] == Order("permission.set", {"user": "u", "configure": "", "write": "", "read": ".*"})
-    assert [(each.arguments["what"], each.arguments.get("name")) for each in made[2:]] == [
+    assert made[2] == Order("policy.set", {name: kept[name] for name in kept if name != "vhost"})
+    assert [(each.arguments["what"], each.arguments.get("name")) for each in made[3:]] == [
         ("exchange", "x"),
         ("queue", "q"),
         ("binding", None),
     ]
-    assert made[3].arguments["arguments"] == {"x-max-length": 5}
+    assert made[4].arguments["arguments"] == {"x-max-length": 5}

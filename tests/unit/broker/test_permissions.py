@@ -373,7 +373,7 @@ def test_a_user_of_the_file_administers_unless_brokers_have_a_user(realm: Realm)
 
 
 def test_one_setting_too_many(realm: Realm, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qpidd_py.management.users.MOST", 2)
+    monkeypatch.setattr("qpidd_py.management.settings.MOST", 2)
     realm.allow()
     assert realm.ask("user.put", user="b") == "2 settings are there, no more are possible"
     assert realm.ask("user.put", user="anna", tags=["monitoring"]) == {}, "it is there already"
@@ -424,7 +424,8 @@ def test_a_backup_has_the_same_settings_and_changes_none(realm: Realm) -> None:
     assert backup.vhost.configuration.snapshot() == realm.broker.vhost.configuration.snapshot()
     replies: list[Any] = []
     Management(backup).request("user.put", {"user": "c"}, replies.append)
-    assert replies == [{"ok": False, "error": "users are replicated and this broker is a backup", "code": 320}]
+    what = "users and policies are replicated and this broker is a backup"
+    assert replies == [{"ok": False, "error": what, "code": 320}]
 
 
 def test_a_backup_that_joins_takes_over_the_settings(realm: Realm) -> None:

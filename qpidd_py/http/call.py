@@ -1,0 +1,38 @@
+"""One request of the API, as a handler gets it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from qpidd_py.http.door import Door, not_found
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request."""
+
+    door: Door
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+    body: Mapping[str, Any]
+
+    def __getitem__(self, name: str) -> str:
+        return self.path[name]
+
+    @property
+    def user(self) -> str:
+        return str(self.door.target.login.user)
+
+
+Handler = Callable[[Call], Any]
+
+
+def one(items: list[Json], **wanted: Any) -> Json:
+    for item in items:
+        if all(item[name] == value for name, value in wanted.items()):
+            return item
+    raise not_found()

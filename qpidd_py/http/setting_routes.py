@@ -1,0 +1,131 @@
+"""The paths of users, permissions and policies.                                                               Shell."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from qpidd_py.http import definitions, views
+from qpidd_py.http.actions import wanted
+from qpidd_py.http.call import Call, Handler, Json, one
+from qpidd_py.http.door import bad_request
+from qpidd_py.http.paging import part
+from qpidd_py.security.users import hash_password
+
+# ---- users
+
+
+def _users(call: Call) -> Any:
+    return part([views.user(item) for item in call.door.ask("user.list")], call.query)
+
+
+def _user(call: Call) -> Json:
+    return views.user(one(call.door.ask("user.list"), name=call["name"]))
+
+
+def _put_user(call: Call) -> None:
+    """`password`, or `password_hash` ("": none) with its `hashing_algorithm`; `tags` with commas, or a list."""
+    tags = call.body.get("tags")
+    if tags is None:
+        raise bad_request("tags are missing, wanted names with commas between them")
+    if "password" in call.body:
+        stored = hash_password(wanted(call.body, "password", str))
+    elif "password_hash" in call.body:
+        stored = definitions.stored_hash({"name": call["name"], **call.body})
+    else:
+        stored = ""
+    found = [tag for tag in tags.split(",") if tag] if isinstance(tags, str) else tags
+    call.door.ask("user.put", user=call["name"], hash=stored, tags=found)
+
+
+def _permissions(call: Call) -> Any:
+    return part(call.door.ask("permission.list"), call.query)
+
+
+def _permission(call: Call) -> Json:
+    return one(call.door.ask("permission.list"), user=call["user"], vhost=call["vhost"])
+
+
+def _put_permission(call: Call) -> None:
+    patterns = {name: wanted(call.body, name, str) for name in ("configure", "write", "read")}
+    call.door.ask("permission.set", user=call["user"], vhost=call["vhost"], **patterns)
+
+
+def _put_topic(call: Call) -> None:
+    values = {name: wanted(call.body, name, str) for name in ("exchange", "write", "read")}
+    call.door.ask("topic.set", user=call["user"], vhost=call["vhost"], **values)
+
+
+def _of_user(method: str) -> Handler:
+    return lambda call: [item for item in call.door.ask(method) if item["user"] == call["name"]]
+
+
+# ---- policies
+
+
+_POLICY: Final = ("pattern", "apply-to", "priority", "definition")
+
+
+def _policies_of(operator: bool) -> Handler:
+    return lambda call: part([views.policy(item) for item in _listed(call, operator)], call.query)
+
+
+def _listed(call: Call, operator: bool) -> list[Json]:
+    return [item for item in call.door.ask("policy.list") if item["operator"] is operator]
+
+
+def _policy(operator: bool) -> Handler:
+    return lambda call: views.policy(one(_listed(call, operator), name=call["name"]))
+
+
+def _put_policy(operator: bool) -> Handler:
+    def put(call: Call) -> None:
+        known = {
+            name: call.body[name] for name in ("pattern", "apply-to", "priority", "definition") if name in call.body
+        }
+        call.door.ask("policy.set", name=call["name"], vhost=call["vhost"], operator=operator, **known)
+
+    return put
+
+
+def _drop_policy(operator: bool) -> Handler:
+    fields = {"operator": operator}
+    return lambda call: call.door.ask("policy.clear", name=call["name"], vhost=call["vhost"], **fields) or None
+
+
+def _policy_routes(path: str, operator: bool) -> tuple[tuple[str, str, Handler], ...]:
+    one = f"/api/{path}/{{vhost}}/{{name}}"
+    return (
+        ("GET", f"/api/{path}", _policies_of(operator)),
+        ("GET", f"/api/{path}/{{vhost}}", _policies_of(operator)),
+        ("GET", one, _policy(operator)),
+        ("PUT", one, _put_policy(operator)),
+        ("DELETE", one, _drop_policy(operator)),
+    )
+
+
+SETTING_ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
+    ("GET", "/api/vhosts/{vhost}/permissions", _permissions),
+    ("GET", "/api/users", _users),
+    ("GET", "/api/users/{name}", _user),
+    ("PUT", "/api/users/{name}", _put_user),
+    ("DELETE", "/api/users/{name}", lambda call: call.door.ask("user.delete", user=call["name"]) or None),
+    ("GET", "/api/users/{name}/permissions", _of_user("permission.list")),
+    ("GET", "/api/users/{name}/topic-permissions", _of_user("topic.list")),
+    ("GET", "/api/permissions", _permissions),
+    ("GET", "/api/permissions/{vhost}/{user}", _permission),
+    ("PUT", "/api/permissions/{vhost}/{user}", _put_permission),
+    (
+        "DELETE",
+        "/api/permissions/{vhost}/{user}",
+        lambda call: call.door.ask("permission.clear", user=call["user"], vhost=call["vhost"]) or None,
+    ),
+    ("GET", "/api/topic-permissions", lambda call: part(call.door.ask("topic.list"), call.query)),
+    ("PUT", "/api/topic-permissions/{vhost}/{user}", _put_topic),
+    (
+        "DELETE",
+        "/api/topic-permissions/{vhost}/{user}",
+        lambda call: call.door.ask("topic.clear", user=call["user"], vhost=call["vhost"]) or None,
+    ),
+    *_policy_routes("policies", False),
+    *_policy_routes("operator-policies", True),
+)

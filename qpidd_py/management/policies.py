@@ -1,0 +1,49 @@
+"""Requests about policies (`broker/policies.py`); changes are answered when they are safe.
+
+policy.list       {}     [{name, vhost, operator: true|false, pattern, apply-to, priority, definition}]
+policy.set        {name, vhost="/", operator=false, pattern, apply-to="all", priority=0, definition}
+policy.clear      {name, vhost="/", operator=false}
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from qpidd_py.broker.broker import Broker
+from qpidd_py.broker.policies import KINDS, OPERATOR, POLICIES_MAX, POLICY
+from qpidd_py.broker.settings import Key
+from qpidd_py.management.request import Json, NotFound, RequestError, flag
+from qpidd_py.management.settings import Change, List, SettingRequests, named, virtual_host
+
+_DEFAULTS: Final = {"pattern": None, "apply-to": "all", "priority": 0, "definition": None}
+
+
+class PolicyRequests(SettingRequests):
+    """Of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        super().__init__(broker)
+        self.lists: Mapping[str, List] = {"policy.list": self._list}
+        self.changes: Mapping[str, Change] = {"policy.set": self._set, "policy.clear": self._clear}
+
+    def _list(self) -> Iterator[Json]:
+        for kind in KINDS:
+            for key, value in sorted(self.settings.of(kind), key=lambda each: each[0]):
+                yield {"name": key.name, "vhost": key.host, "operator": kind == OPERATOR, **value}
+
+    def _set(self, arguments: Json) -> tuple[Json, int]:
+        key, value = _key(arguments), {name: arguments.get(name, default) for name, default in _DEFAULTS.items()}
+        if self.settings.get(key) is None and sum(1 for _ in self.settings.of(key.kind)) >= POLICIES_MAX:
+            raise RequestError(f"{POLICIES_MAX} of this kind are there, no more are possible")
+        return {}, self.put(key, value)
+
+    def _clear(self, arguments: Json) -> tuple[Json, int]:
+        key = _key(arguments)
+        self.check_primary()
+        if self.settings.get(key) is None:
+            raise NotFound(f"no {key.kind} {key.name!r}")
+        return {}, self.settings.delete(key)
+
+
+def _key(arguments: Json) -> Key:
+    kind = OPERATOR if flag(arguments, "operator") else POLICY
+    return Key(kind, virtual_host(arguments), named(arguments, "name"))

@@ -1,0 +1,59 @@
+"""What requests about settings have in common."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from qpidd_py.broker.broker import Broker
+from qpidd_py.broker.setting_kinds import check_setting
+from qpidd_py.broker.settings import MOST, Key
+from qpidd_py.management.request import Json, NotFound, NotPrimary, RequestError, text
+from qpidd_py.security.entries import HOST
+
+NAME_MAX: Final = 255
+"""Octets of a name."""
+List = Callable[[], Iterator[Json]]
+Change = Callable[[Json], tuple[Json, int]]
+"""Gives the result, and the position at which it is safe."""
+
+
+class SettingRequests:
+    """Of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.settings = broker.vhost.configuration.settings
+
+    def put(self, key: Key, value: Mapping[str, Any]) -> int:
+        """Raises RequestError for a value that is none, or one too many."""
+        self.check_primary()
+        try:
+            check_setting(key.kind, value)
+        except ValueError as error:
+            raise RequestError(f"{key.kind} {key.name!r}: {error}") from None
+        if len(self.settings) >= MOST and self.settings.get(key) is None:
+            raise RequestError(f"{MOST} settings are there, no more are possible")
+        return self.settings.put(key, value)
+
+    def check_primary(self) -> None:
+        if self.broker.passive:
+            raise NotPrimary("users and policies are replicated and this broker is a backup")
+
+
+def named(arguments: Json, name: str) -> str:
+    """A name among the arguments.  Raises RequestError."""
+    found = text(arguments, name)
+    try:
+        octets = len(found.encode())
+    except UnicodeEncodeError:
+        raise RequestError(f"{name} {found[:64]!a} is no text") from None
+    if not found or octets > NAME_MAX or not found.isprintable():
+        raise RequestError(f"{name} {found[:64]!r} has {octets} octets, wanted 1 to {NAME_MAX} that can be printed")
+    return found
+
+
+def virtual_host(arguments: Json) -> str:
+    """Raises NotFound unless it is the one that there is."""
+    host = text(arguments, "vhost", HOST)
+    if host != HOST:
+        raise NotFound(f"no virtual host {host[:64]!r}; there is {HOST!r}")
+    return host
