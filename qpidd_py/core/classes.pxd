@@ -1,3 +1,5 @@
+from libc.stdint cimport int64_t
+
 from qpidd_py.core.queue cimport Queue
 
 cdef enum:
@@ -6,4 +8,4 @@ cdef enum:
 
 cdef int split(Queue queue) except -1
 cdef Queue next_class(Queue queue)
-cdef void note_taken(Queue queue, Queue level) noexcept
+cdef void count_above(Queue level, int64_t ready, int64_t unacked, int64_t octets, int64_t body) noexcept

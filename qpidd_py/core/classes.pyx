@@ -21,10 +21,14 @@ cdef Queue next_class(Queue queue):
     return high
 
 
-cdef void note_taken(Queue queue, Queue level) noexcept:
-    """A message of this level is handed out, or leaves otherwise."""
-    cdef Queue normal = <Queue>queue.levels[0]
-    queue.run = queue.run + 1 if level is not normal and normal.ready else 0
+cdef void count_above(Queue level, int64_t ready, int64_t unacked, int64_t octets, int64_t body) noexcept:
+    """`Queue.count` of a level goes on here: in the sums of its queue; and if a message is taken, in the run.  It is not
+    there, since that costs plain queues the room for it."""
+    cdef Queue queue = level.parent, normal
+    if unacked > 0 and queue.weighted:
+        normal = <Queue>queue.levels[0]
+        queue.run = queue.run + 1 if level is not normal and normal.ready else 0
+    queue.count(ready, unacked, octets, body)
 
 
 cdef int split(Queue queue) except -1:

@@ -22,7 +22,7 @@ from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdlib cimport free
 
 from qpidd_py.core.batch cimport FLAG_TIMED, FLAG_WHOLE, lengths_of
-from qpidd_py.core.classes cimport HIGH, next_class, note_taken
+from qpidd_py.core.classes cimport HIGH, count_above, next_class
 from qpidd_py.core.heap cimport heap_clear, heap_push, heap_sort
 from qpidd_py.core.ranges cimport add_or_free, ranges_add, ranges_encode
 from qpidd_py.core.ring cimport (
@@ -116,9 +116,7 @@ cdef class Queue:
         self.bytes += octets
         self.ready_bytes += body
         if self.parent is not None:
-            if unacked > 0 and self.parent.weighted:
-                note_taken(self.parent, self)
-            self.parent.count(ready, unacked, octets, body)
+            count_above(self, ready, unacked, octets, body)
 
     cdef bint expired(self, uint64_t index, uint64_t now) except -1:
         """`now` in milliseconds since 1970.  With a time to live of 0 a message lives for the turn in which it came,
