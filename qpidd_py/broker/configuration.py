@@ -13,7 +13,7 @@ of their own; only the bindings of a deleted object go with it on both sides.
 """
 
 import logging
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Final, Protocol, TypeVar
@@ -22,13 +22,12 @@ from qpidd_py.amqp.fields import FieldError, decode_operation, encode_table
 from qpidd_py.broker.arguments import REPLICATE
 from qpidd_py.broker.debris import CHANGE, Debris, Destination
 from qpidd_py.broker.delayed import make_exchange
+from qpidd_py.broker.effects import Effects
 from qpidd_py.broker.exchange import DELAYED, FAILOVER, PREDECLARED, Binding, Exchange, binding_key
 from qpidd_py.broker.numbering import NUMBER, Numbers
 from qpidd_py.broker.operation_rules import check_operation
 from qpidd_py.broker.operations import Operation, octets
-from qpidd_py.broker.policies import KINDS, Policies
-from qpidd_py.broker.qpid_arguments import canonical
-from qpidd_py.broker.queue import LOCAL_NUMBERS, DeclaredQueue, limit, relimit
+from qpidd_py.broker.queue import LOCAL_NUMBERS, DeclaredQueue, limit
 from qpidd_py.broker.settings import Key, Settings
 from qpidd_py.broker.snapshot import Records, decode_snapshot
 from qpidd_py.core.engine import Engine
@@ -36,8 +35,6 @@ from qpidd_py.errors import LinkError
 
 log = logging.getLogger(__name__)
 
-EFFECTS: Final = 10_000
-"""Patterns that are tried in a step, when policies have changed."""
 LOOKS: Final = 16
 """Objects that are compared in a step of `Configuration.adopting`."""
 _T = TypeVar("_T")
@@ -73,9 +70,7 @@ class Configuration:
         self._sources: dict[Destination, dict[Exchange, None]] = {}  # those that are gone, too, until they are cleared
         self._records = Records()
         self.settings = Settings(engine, self._records)
-        self.settings.watchers.append(self._setting_changed)
-        self.policies = Policies(self.settings)
-        self._unsure: deque[DeclaredQueue] = deque()  # a policy has changed since they were looked at
+        self.effects = Effects(engine, self.settings, self.queues, observer)
         self.debris = Debris(self._records, self._unlink)
         self._alternates: Counter[str] = Counter()  # name -> exchanges that have it as their alternate, there or not
         self._alternates_of_queues: Counter[str] = Counter()
@@ -89,7 +84,7 @@ class Configuration:
         """`operation` as of "queue.declare"; `position` 0 makes it local."""
         arguments = operation["arguments"]
         core = self._engine.create_queue(number, operation["name"], position > 0 and arguments[REPLICATE] == "all")
-        effect = self.policies.effect(operation["name"], arguments)
+        effect = self.effects.policies.effect(operation["name"], arguments)
         limit(core, effect.arguments, str(operation.get("secret", "")))
         flags = operation["durable"], operation["exclusive"], operation["auto_delete"]
         queue = DeclaredQueue(core, *flags, arguments, effect)
@@ -108,31 +103,6 @@ class Configuration:
         """A queue that is not replicated."""
         self._last_local += 1
         return self.create_queue(operation, self._last_local, 0, b"")
-
-    def _setting_changed(self, key: Key) -> None:
-        if key.kind in KINDS:
-            self.policies.changed()
-            self._unsure = deque(self.queues.values())
-            self.go_on()
-
-    def go_on(self) -> None:
-        """Applies changed policies to some more queues."""
-        changed = False
-        for _ in range(min(EFFECTS // (1 + len(self.policies)), len(self._unsure))):
-            changed |= self._apply_policies(self._unsure.popleft())
-        if changed:
-            self._engine.forget_routes()
-
-    def _apply_policies(self, queue: DeclaredQueue) -> bool:
-        """True if something has changed."""
-        effect = self.policies.effect(queue.name, queue.arguments)
-        if queue.core.deleted or effect == queue.effect:
-            return False
-        queue.take(effect)
-        relimit(queue.core, canonical(effect.arguments))
-        self._observer.queue_limited(queue)
-        self._engine.relimit(queue.core)
-        return True
 
     def take_number(self) -> int:
         """The number of the next replicated queue; never given twice."""

@@ -362,7 +362,7 @@ class VHost:
         self.depths.tick(now)
         self.idle.tick(now, self.engine.safe)
         self.endings.go_on()
-        self.configuration.go_on()
+        self.configuration.effects.go_on()
         self.configuration.debris.clear(TICK)
 
     # ------------------------------------------------------------ exchanges

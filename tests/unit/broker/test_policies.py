@@ -198,7 +198,7 @@ def test_a_backup_drops_nothing_by_itself(house: House) -> None:
 
 
 def test_many_queues_are_looked_at_over_some_ticks(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qpidd_py.broker.configuration.EFFECTS", 6)
+    monkeypatch.setattr("qpidd_py.broker.effects.PATTERNS", 6)
     for number in range(8):
         house.declare(f"q{number}")
     house.policy(max_length=1)

@@ -1,0 +1,59 @@
+"""Applies what policies say to the queues that are there, some in each step: a change may concern tens of thousands."""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from qpidd_py.broker.policies import KINDS, Policies
+from qpidd_py.broker.qpid_arguments import canonical
+from qpidd_py.broker.queue import DeclaredQueue, relimit
+from qpidd_py.broker.settings import Key, Settings
+from qpidd_py.core.engine import Engine
+
+PATTERNS: Final = 10_000
+"""That are tried in a step."""
+
+
+class Limited(Protocol):
+    def queue_limited(self, queue: DeclaredQueue) -> None:
+        """What holds for the queue has changed."""
+        ...
+
+
+class Effects:
+    """Of one broker."""
+
+    def __init__(
+        self, engine: Engine, settings: Settings, queues: Mapping[str, DeclaredQueue], observer: Limited
+    ) -> None:
+        self.policies = Policies(settings)
+        self._engine = engine
+        self._queues = queues
+        self._observer = observer
+        self._unsure: deque[DeclaredQueue] = deque()  # a policy has changed since they were looked at
+        settings.watchers.append(self._setting_changed)
+
+    def _setting_changed(self, key: Key) -> None:
+        if key.kind in KINDS:
+            self.policies.changed()
+            self._unsure = deque(self._queues.values())
+            self.go_on()
+
+    def go_on(self) -> None:
+        """One step."""
+        changed = False
+        for _ in range(min(PATTERNS // (1 + len(self.policies)), len(self._unsure))):
+            changed |= self._apply(self._unsure.popleft())
+        if changed:
+            self._engine.forget_routes()  # they say whether a message has a time to live
+
+    def _apply(self, queue: DeclaredQueue) -> bool:
+        """True if something has changed."""
+        effect = self.policies.effect(queue.name, queue.arguments)
+        if queue.core.deleted or effect == queue.effect:
+            return False
+        queue.take(effect)
+        relimit(queue.core, canonical(effect.arguments))
+        self._observer.queue_limited(queue)
+        self._engine.relimit(queue.core)
+        return True
