@@ -19,8 +19,9 @@ from qpidd_py.broker.configuration import Configuration
 from qpidd_py.broker.dead_letter import REJECTED, Death, goes_round, mark, readable_properties
 from qpidd_py.broker.delayed import delay_of, without_delay
 from qpidd_py.broker.exchange import Exchange
-from qpidd_py.broker.numbering import Numbers, Way
+from qpidd_py.broker.numbering import Numbers
 from qpidd_py.broker.queue import DeclaredQueue
+from qpidd_py.broker.way import Way
 from qpidd_py.core.delays import Delays
 from qpidd_py.core.engine import Engine
 from qpidd_py.core.queue import Queue

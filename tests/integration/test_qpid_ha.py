@@ -247,4 +247,4 @@ def test_management_requests_from_an_unmodified_client(alone: Broker) -> None:
             connection.process_data_events(0.1)
     assert answers["r0"]["result"]["sessions"] == 1
     assert answers["r1"]["result"][0]["user"] == "guest"
-    assert answers["r2"] == {"ok": False, "error": "unknown method 'nonsense'"}
+    assert answers["r2"] == {"ok": False, "error": "unknown method 'nonsense'", "code": 406}
