@@ -115,7 +115,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "expires-early": Mutant(kinds.expires_early, within=600, seed=45),
     "limit-off-by-one": Mutant(kinds.limit_off_by_one, within=600, seed=2),
     "letter-in-two-batches": Mutant(messages.letter_in_two_batches, "quorum", ("crash",), 600, seed=83),
-    "purge-answered-early": Mutant(messages.purge_answered_early, "quorum", ("crash",), 600, seed=344, run=13),
+    "purge-answered-early": Mutant(messages.purge_answered_early, "quorum", ("crash",), 600, seed=405),
     "take-second-link": Mutant(twins.take_second_link, "", ("clone",), seed=4),
     "read-publishers-on": Mutant(slow.read_publishers_on, "", ("narrow",)),
     "keep-the-slow": Mutant(slow.keep_the_slow, "manager", ("narrow",), seed=3, run=6),
