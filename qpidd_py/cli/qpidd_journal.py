@@ -161,7 +161,7 @@ def _record(record: tuple[str, int, int, list[int], Any], carried: bool = False)
     elif operation == "dequeue":
         found["ids"] = payload
     elif operation == "returned":
-        found["counts"] = [{"ids": run[:2], "count": run[2], "waits": run[3]} for run in payload]
+        found["counts"] = [{"ids": run[:2], "count": run[2], "waits": run[3], "level": run[4]} for run in payload]
     elif operation == "config":
         found["change"] = decode_operation(payload)
     return {**found, **({"carried": True} if carried else {})}

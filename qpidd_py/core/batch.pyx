@@ -526,8 +526,8 @@ cdef tuple _record(const uint8_t* p):
                    for i in range(le32(p + RECORD_HEADER + 4))]
     elif p[4] == OP_RETURNED:
         p += RECORD_HEADER
-        payload = [(le64(p + 8 + 24 * i), le64(p + 16 + 24 * i), le32(p + 24 + 24 * i), bool(le16(p + 28 + 24 * i)))
-                   for i in range(le32(p + 4))]
+        payload = [(le64(p + 8 + 24 * i), le64(p + 16 + 24 * i), le32(p + 24 + 24 * i), bool(le16(p + 28 + 24 * i)),
+                    le16(p + 30 + 24 * i)) for i in range(le32(p + 4))]
         p -= RECORD_HEADER
     elif p[4] == OP_REMEMBERED:
         p += RECORD_HEADER

@@ -4,9 +4,10 @@
 After a MemoryError what is not in the log yet is still noted, and goes into it in a later turn.
 """
 from qpidd_py.core.batch cimport OP_DELIVERED, OP_DEQUEUE, RECORD_HEADER
+from qpidd_py.core.ring cimport ring_at
 from qpidd_py.core.wire cimport putle32, putle64
 
-from libc.stdint cimport uint8_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 
 cdef int log_noted(Engine engine, list queues, LogQueue log) except -1:
@@ -55,10 +56,19 @@ cdef int log_delivered(Engine engine) except -1:
 
 
 cdef int delivered_of(Engine engine, Queue queue) except -1:
-    if not queue.deleted and queue.delivered > queue.delivered_logged and queue.unacked:
+    if not queue.deleted and queue.delivered > queue.delivered_logged and keeps_delivered(queue):
         log_delivered_of(engine, queue)
     queue.delivery_noted = False
     return 0
+
+
+cdef bint keeps_delivered(Queue queue) noexcept:
+    """Something that was handed out is still here: a client has it, or has given it back in the same turn."""
+    cdef int64_t first
+    if queue.unacked:
+        return True
+    first = queue.first_ready()
+    return first >= 0 and ring_at(&queue.main, first).id <= queue.delivered
 
 
 cdef int log_delivered_of(Engine engine, Queue queue) except -1:

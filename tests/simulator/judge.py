@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tests.simulator.history import History
     from tests.simulator.process import BrokerProcess
 
+HIGH = 5
+"""The lowest priority of the second level of a quorum queue."""
 LATE = 0.5
 """Seconds after its time in which a slow backup is dropped, at the latest."""
 
@@ -231,7 +233,8 @@ class Judge:
             raise Violation(f"I24: {name} of {queue} came back {count} times, and is handed out")
         log = self.history.ledger.log_of(ballot)
         came = ledger.arrivals(log, queue, name)
-        least = ledger.returns(log[1:], *came[0]) if len(came) == 1 else 0
+        level = 1 + (self.history.copies[name].priority >= HIGH)
+        least = ledger.returns(log[1:], *came[0], level) if len(came) == 1 else 0
         if count < least:
             raise Violation(f"I24: {name} of {queue} is handed out with count {count}, but this log has {least}")
 

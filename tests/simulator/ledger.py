@@ -49,8 +49,8 @@ class Chapter:
     """(id, number of the queue, copy), as they came."""
     removals: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)
     """Number of a queue -> (position, lowest id, highest id)."""
-    returns: dict[int, list[tuple[int, int, int, int]]] = field(default_factory=dict)
-    """Number of a queue -> (position, lowest id, highest id, how often these came back if they return now)."""
+    returns: dict[int, list[tuple[int, int, int, int, int]]] = field(default_factory=dict)
+    """Number of a queue -> (position, lowest id, highest id, how often these came back if they return now, level)."""
     deleted: dict[int, int] = field(default_factory=dict)
     """Number of a queue -> position of its deletion."""
     names: dict[int, str] = field(default_factory=dict)
@@ -102,7 +102,8 @@ class Ledger:
                 removals += ((position, low, high) for low, high in payload)
             elif operation == "returned":
                 returns = chapter.returns.setdefault(numbers[0], [])
-                returns += ((position, low, high, count + (not waits)) for low, high, count, waits in payload)
+                for low, high, count, waits, level in payload:
+                    returns.append((position, low, high, count + (not waits), level))
             elif operation == "config":
                 _configure(chapter, position, now, decode_table(payload)[0])
         log = chapter.whole()
@@ -164,12 +165,13 @@ def removed(log: Log, number: int, id: int) -> bool:
     return False
 
 
-def returns(log: Log, number: int, id: int) -> int:
+def returns(log: Log, number: int, id: int, level: int) -> int:
     """How often the message has come back at the end of this log, when all that is handed out returns; as far as the
-    log counts it."""
+    log counts it.  `level`: of its priority; a record is about all levels (0) or about one, and others' ids lie between
+    its own."""
     for chapter, end in log:
-        for position, low, high, count in reversed(chapter.returns.get(number, ())):
-            if low <= id <= high and position <= end:
+        for position, low, high, count, about in reversed(chapter.returns.get(number, ())):
+            if low <= id <= high and position <= end and about in (0, level):
                 return count
     return 0
 
