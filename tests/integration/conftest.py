@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.support import three_ways
+from tests.support import five_ways, three_ways
+from tests.support.five_ways import FIVE_WAYS
 from tests.support.members import Members
 from tests.support.three_ways import WAYS, Client, Site
 
@@ -41,6 +42,21 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def site(request: pytest.FixtureRequest) -> Iterator[Site]:
     brokers = request.getfixturevalue("alone" if request.param == "alone" else "cluster")
     site = Site(request.param, brokers).begin()
+    yield site
+    site.end()
+
+
+@pytest.fixture(scope="module")
+def restarting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with five_ways.restarting(tmp_path_factory.mktemp("restarting")) as broker:
+        yield broker
+
+
+@pytest.fixture(params=FIVE_WAYS)
+def one_of_five(request: pytest.FixtureRequest) -> Iterator[Site]:
+    """A module whose tests go five ways has this as its `site`."""
+    fixtures = {"alone": "alone", "restart": "restarting"}
+    site = five_ways.site(request.param, request.getfixturevalue(fixtures.get(request.param, "cluster")))
     yield site
     site.end()
 

@@ -4,38 +4,25 @@ on a backup that has joined late and became the primary."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from pamqp import commands
 
-from tests.support import five_ways
-from tests.support.five_ways import FIVE_WAYS
 from tests.support.three_ways import Client, Site
 
 Basic, Exchange, Queue, Tx = commands.Basic, commands.Exchange, commands.Queue, commands.Tx
 HEADER = "qpid.msg_sequence"
 
 
-@pytest.fixture(scope="module")
-def restarting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with five_ways.restarting(tmp_path_factory.mktemp("restarting")) as broker:
-        yield broker
-
-
-@pytest.fixture(params=FIVE_WAYS)
-def site(request: pytest.FixtureRequest) -> Iterator[Site]:
-    fixtures = {"alone": "alone", "restart": "restarting"}
-    site = five_ways.site(request.param, request.getfixturevalue(fixtures.get(request.param, "cluster")))
-    yield site
-    site.end()
+@pytest.fixture
+def site(one_of_five: Site) -> Site:
+    return one_of_five
 
 
 @pytest.fixture
-def name(request: pytest.FixtureRequest) -> str:
-    """Of its own for each test and way."""
-    return str(request.node.name).replace("[", ".").replace("]", "")
+def name(queue: str) -> str:
+    return queue
 
 
 def declare(client: Client, name: str, kind: str = "topic", numbering: Any = 1) -> None:

@@ -1,7 +1,6 @@
 """The kinds of queues that users of Apache Qpid's brokers know: stand-alone, in a cluster, over a fail-over, over a
 restart with a journal, and on a backup that has joined late and became the primary."""
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -10,8 +9,6 @@ from pamqp import commands
 
 from qpidd_py.amqp.codec import encode_method
 from tests.interop.raw import method
-from tests.support import five_ways
-from tests.support.five_ways import FIVE_WAYS
 from tests.support.three_ways import Client, Site, declaration
 from tests.support.wait import wait_for
 
@@ -19,29 +16,9 @@ Basic, Connection, Queue = commands.Basic, commands.Connection, commands.Queue
 TOLD = {"capabilities": {"connection.blocked": True}}
 
 
-@pytest.fixture(scope="module")
-def restarting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with five_ways.restarting(tmp_path_factory.mktemp("restarting")) as broker:
-        yield broker
-
-
-@pytest.fixture(params=FIVE_WAYS)
-def site(request: pytest.FixtureRequest) -> Iterator[Site]:
-    fixtures = {"alone": "alone", "restart": "restarting"}
-    site = five_ways.site(request.param, request.getfixturevalue(fixtures.get(request.param, "cluster")))
-    yield site
-    site.end()
-
-
 @pytest.fixture
-def queue(request: pytest.FixtureRequest) -> str:
-    """A name of its own for each test and way."""
-    return str(request.node.name).replace("[", ".").replace("]", "")
-
-
-@pytest.fixture
-def client(site: Site) -> Client:
-    return site.client()
+def site(one_of_five: Site) -> Site:
+    return one_of_five
 
 
 def counts(client: Client, queue: str, messages: int) -> bool:
