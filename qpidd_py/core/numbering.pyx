@@ -17,6 +17,7 @@ from qpidd_py.core.batch cimport RECORD_HEADER
 from qpidd_py.core.kinds cimport make_classes
 from qpidd_py.core.properties cimport field_size
 from qpidd_py.core.queue cimport Queue
+from qpidd_py.core.stamps cimport fields_at
 from qpidd_py.core.wire cimport FRAME_OVERHEAD, be16, be32, put16, put32, put64
 
 cdef enum:
@@ -78,14 +79,11 @@ cdef size_t room_of(Route route, size_t octets) except -1:
 cdef bytes with_number(const uint8_t* header, size_t size, uint64_t number, size_t frame_max):
     """A content header (which `bad_header` has not refused) with this number, 0: none, and without any other."""
     cdef uint16_t flags = be16(header + 12)
-    cdef size_t at = 14, table = 0, n
+    cdef size_t at = fields_at(header), table = 0, n
     cdef bytes made = PyBytes_FromStringAndSize(NULL, size + ADDED)
     cdef uint8_t* start = <uint8_t*>PyBytes_AS_STRING(made)
     cdef uint8_t* to = start
     cdef uint8_t* length
-    for bit in (0x8000, 0x4000):
-        if flags & bit:
-            at += 1 + <size_t>header[at]
     memcpy(to, header, at)
     put16(to + 12, flags | 0x2000)
     length = to + at

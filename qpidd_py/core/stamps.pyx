@@ -16,11 +16,7 @@ cdef size_t write_stamped(uint8_t* to, const uint8_t* header, size_t size, const
     """A content header (which `bad_header` has not refused) with this field, instead of one that is there; its octets.
     The header may lie STAMP_ROOM behind `to`."""
     cdef uint16_t flags = be16(header + 12)
-    cdef size_t at = 14, table = 0, before, skipped = 0, named = 2 + <size_t>name[0]
-    if flags & 0x8000:
-        at += 1 + <size_t>header[at]
-    if flags & 0x4000:
-        at += 1 + <size_t>header[at]
+    cdef size_t at = fields_at(header), table = 0, before, skipped = 0, named = 2 + <size_t>name[0]
     memmove(to, header, at)
     put16(to + 12, flags | 0x2000)
     to += at
@@ -37,6 +33,17 @@ cdef size_t write_stamped(uint8_t* to, const uint8_t* header, size_t size, const
     at += table
     memmove(to + named + 8, header + at, size - at)
     return size - skipped + named + 8 + (0 if flags & 0x2000 else 4)
+
+
+cdef size_t fields_at(const uint8_t* header) noexcept:
+    """Where a content header has the table of its fields, or would have it."""
+    cdef uint16_t flags = be16(header + 12)
+    cdef size_t at = 14
+    if flags & 0x8000:
+        at += 1 + <size_t>header[at]
+    if flags & 0x4000:
+        at += 1 + <size_t>header[at]
+    return at
 
 
 cdef size_t find_field(const uint8_t* p, size_t n, const char* name, size_t* octets) noexcept:
