@@ -129,4 +129,6 @@ def _closed(code: int, text: str) -> Problem:
         return not_found()
     if code == ReplyCode.CONNECTION_FORCED:
         return Problem(503, "service_unavailable", text)
+    if code == ReplyCode.INTERNAL_ERROR:
+        return Problem(500, "internal_error", text)
     return not_authorised(text) if code == ReplyCode.ACCESS_REFUSED else bad_request(text)

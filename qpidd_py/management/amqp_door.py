@@ -15,7 +15,7 @@ from typing import Any
 from qpidd_py.amqp.codec import decode_properties
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.client_connection import ClientConnection
-from qpidd_py.errors import InvariantError, one_line
+from qpidd_py.errors import InvariantError, ReplyCode, one_line
 from qpidd_py.management.model import Management
 from qpidd_py.management.request import Json, Reply
 from qpidd_py.management.turns import Defer, Slices, Turns
@@ -50,7 +50,7 @@ class AmqpDoor:
         try:
             arguments = read_arguments(body)
         except ValueError as error:
-            reply({"ok": False, "error": f"{method}: {error}"})
+            reply({"ok": False, "error": f"{method}: {error}", "code": ReplyCode.SYNTAX_ERROR})
             return
         slices = self._guarded(method, self._management.work(method, arguments, reply, connection), reply)
         if method.startswith("ha."):
@@ -68,7 +68,8 @@ class AmqpDoor:
             raise
         except Exception as error:
             log.exception("management request %s failed", method)
-            reply({"ok": False, "error": f"internal error: {type(error).__name__}: {error}"})
+            text = f"internal error: {type(error).__name__}: {error}"
+            reply({"ok": False, "error": text, "code": ReplyCode.INTERNAL_ERROR})
 
 
 def install(broker: Broker, version: str = "", defer: Defer | None = None) -> Management:

@@ -130,7 +130,8 @@ class Management:
 
         def answer(safe: bool) -> None:
             doubt = f"{method}: this broker has been deposed meanwhile; the change may be lost"
-            reply({"ok": True, "result": result} if safe else {"ok": False, "error": doubt})
+            in_doubt = {"ok": False, "error": doubt, "code": ReplyCode.CONNECTION_FORCED}
+            reply({"ok": True, "result": result} if safe else in_doubt)
 
         self.broker.engine.when_safe(position, answer)
 

@@ -221,7 +221,8 @@ def test_a_defect_costs_one_answer(broker: Broker, wire: Wire) -> None:
             raise ZeroDivisionError("oops")
 
     broker.hooks = Broken()
-    assert ask(wire, "ha.status").error == "internal error: ZeroDivisionError: oops"
+    answer = ask(wire, "ha.status")
+    assert (answer.error, answer.code) == ("internal error: ZeroDivisionError: oops", 541)
     assert ask(wire, "broker.info").ok
 
 

@@ -31,7 +31,8 @@ class Plain(World):
     def get(self, *after: Basic.Reject | Basic.Ack) -> None:
         """Takes the next message, and says this in the same turn."""
         assert self.client.channel.get(self.queue, False)
-        self.client.send(*after)
+        for method in after:
+            self.client.send(method)
         self.client.turn()
 
 

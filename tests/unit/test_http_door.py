@@ -1,0 +1,39 @@
+"""What `qpid-http` makes of the broker's refusals: each by its code, never by its text."""
+
+from __future__ import annotations
+
+import pytest
+
+from qpidd_py.cli.client_socket import AuthenticationFailure, BrokerError, ConnectionClosed, RequestRefused
+from qpidd_py.http.door import Problem, WrongLogin, _told
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (RequestRefused("no queue 'q'", 404), 404),
+        (RequestRefused("no such luck", 406), 400),
+        (RequestRefused("requests to HA give none"), 400),
+        (RequestRefused("anna has no tag", 403), 401),
+        (RequestRefused("this broker is a backup", 320), 503),
+        (RequestRefused("internal error: x", 541), 500),
+        (ConnectionClosed("a:1: connection aborted"), 503),
+        (ConnectionClosed("a:1: 320 a is a backup", 320), 503),
+        (ConnectionClosed("a:1: 530 access to vhost '/' refused for user 'anna'", 530), 401),
+        (ConnectionClosed("a:1: 501 frame error", 501), 400),
+        (BrokerError("a:1: 530 refused for user, says a text"), 503),
+        (OSError("no route"), 503),
+    ],
+)
+def test_a_status_by_the_code(error: Exception, status: int) -> None:
+    with pytest.raises(Problem) as told, _told():
+        raise error
+    assert told.value.status == status
+
+
+def test_a_wrong_login_is_told_from_a_missing_right() -> None:
+    with pytest.raises(WrongLogin), _told():
+        raise AuthenticationFailure("a:1: 403")
+    with pytest.raises(Problem) as told, _told():
+        raise RequestRefused("no right", 403)
+    assert not isinstance(told.value, WrongLogin)
