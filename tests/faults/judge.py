@@ -19,7 +19,7 @@ Rules, each with the name under which `Report.problems` tells of its breach:
                  dead connection has had comes later)
     again        a receiver got an id more often than the audit has it, and neither a fail-over of the receiver that
                  had it before nor the flag `redelivered` explains it; nor, where the broker may take a message for
-                 one queue and refuse it for another (`uneven`), that the library has sent it again and it says so
+                 one queue and refuse it for another (`uneven`), that the library has sent it again and one says so
     torn         the audit has some messages of a transaction and not others; `phantom`: any of an aborted one
     filtered     a receiver that drops duplicates handed an id out twice
     late         close() took longer than it may
@@ -68,7 +68,8 @@ class Evidence:
     """Receivers that are alone on their queues."""
     uneven: bool = False
     """The broker may take a message for one of its queues and refuse it for another: RabbitMQ does, with basic.nack,
-    while a queue has no leader.  Then the library sends it again, and the first queue has it twice."""
+    while a queue has no leader.  Then the library sends it again, and the first queue has it twice, in either order:
+    what a dead node had sent to the queue's leader may be read behind what the library has sent to another node."""
     closed: list[tuple[str, float, float]] = field(default_factory=list)
     """Client, seconds that close() took, seconds that it may take."""
 
@@ -190,7 +191,8 @@ class Judge:
                 yield f"{id}: {len(events)} times, {self.copies[id]} in the audit"
 
     def _explained(self, earlier: Event, later: Event) -> bool:
-        sent_again = self.evidence.uneven and later.get("resent") and self.resends[later["id"]]
+        marked = earlier.get("resent") or later.get("resent")
+        sent_again = self.evidence.uneven and marked and self.resends[later["id"]]
         if later.get("redelivered") or sent_again:
             return True
         losses = self.losses.get(earlier["client"], ())

@@ -62,6 +62,16 @@ def test_a_copy_that_was_sent_again_is_no_fault_where_queues_are_uneven() -> Non
     assert judge(found).problems == ("again: s:1: 2 times, 1 in the audit, s:5: 2 times, 1 in the audit",)
 
 
+def test_the_first_of_two_copies_may_come_last_where_queues_are_uneven() -> None:
+    """A dead node's copy of s:4 was read behind the one that the library sent again."""
+    found = run()
+    found.audit.remove(Copy("s:4", True))
+    found.uneven = True
+    first, second = [event for event in found.application if event["kind"] == "receive" and event["id"] == "s:4"]
+    first["resent"], second["resent"] = True, False
+    assert judge(found).problems == ()
+
+
 def test_a_redelivery_out_of_order_is_no_fault() -> None:
     found = run()
     found.application += [app(kind, f"s:{n}") for n in (6, 7) for kind in ("invoke", "ok")]
