@@ -269,7 +269,7 @@ def check_match(arguments: Mapping[str, Any], what: str) -> None:
     _check(arguments, what, MATCH)
 
 
-def check_binding_arguments(arguments: Mapping[str, Any], what: str, kind: str) -> None:
+def check_binding_arguments(arguments: Mapping[str, Any], what: str, kind: str = "direct") -> None:
     """Raises 406 for an unknown level of replication, and for what an exchange of this kind cannot honour."""
     _check(arguments, what, REPLICATE, qpid_arguments.EXCLUSIVE_BINDING)
     if arguments.get(qpid_arguments.EXCLUSIVE_BINDING) and kind != "direct":

@@ -4,11 +4,17 @@ The primary has checked what its clients sent.  A backup checks again: what a de
 fail in the middle of an operation, nor have a queue that no client could have declared.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from qpidd_py.amqp.constants import SHORTSTR_MAX
-from qpidd_py.broker.arguments import DELAYED_TYPE, REPLICATE, check_known
+from qpidd_py.broker.arguments import (
+    DELAYED_TYPE,
+    REPLICATE,
+    check_binding_arguments,
+    check_exchange_arguments,
+    check_known,
+)
 from qpidd_py.broker.exchange import CLASSES, DELAYED, EXCHANGE_TYPES, PREDECLARED
 from qpidd_py.broker.numbering import MOST, NUMBER
 from qpidd_py.broker.qpid_arguments import conflict
@@ -32,6 +38,19 @@ _FIELDS: Final[dict[str, Mapping[str, Any]]] = {
     "setting.put": {**_KEY, "value": dict},
     "setting.delete": _KEY,
 }
+
+
+def _any(arguments: Mapping[str, Any], what: str) -> None:
+    pass
+
+
+_ARGUMENTS: Final[dict[str, Callable[[Mapping[str, Any], str], None]]] = {
+    "queue.declare": check_known,
+    "exchange.declare": check_exchange_arguments,
+    "bind": check_binding_arguments,
+    "unbind": check_binding_arguments,
+}
+"""What the primary asks of the arguments: a name that means something for a queue is any header for a binding."""
 
 
 def check_operation(operation: Mapping[str, Any]) -> None:
@@ -59,7 +78,7 @@ def check_operation(operation: Mapping[str, Any]) -> None:
     if kind == "setting.put":
         _check_setting(operation)
     try:
-        check_known(operation.get("arguments", {}), str(kind))
+        _ARGUMENTS.get(kind, _any)(operation.get("arguments", {}), str(kind))
     except ChannelException as error:
         raise LinkError(f"{error.reply_text:.200}") from error
     if kind == "queue.declare" and (found := conflict(operation["arguments"])) is not None:
