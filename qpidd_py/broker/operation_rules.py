@@ -78,7 +78,7 @@ def check_operation(operation: Mapping[str, Any]) -> None:
     if kind == "setting.put":
         _check_setting(operation)
     try:
-        _ARGUMENTS.get(kind, _any)(operation.get("arguments", {}), str(kind))
+        _ARGUMENTS.get(str(kind), _any)(operation.get("arguments", {}), str(kind))
     except ChannelException as error:
         raise LinkError(f"{error.reply_text:.200}") from error
     if kind == "queue.declare" and (found := conflict(operation["arguments"])) is not None:
