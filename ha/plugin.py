@@ -43,8 +43,8 @@ from ha.single_queue.link import QueueReplication
 from ha.single_queue.source import Standing
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.client_connection import ClientConnection
-from qpidd_py.broker.configuration import WAITING
 from qpidd_py.broker.ports import Refusal
+from qpidd_py.broker.shadow import WAITING
 from qpidd_py.config import LinkSettings, NetworkSettings, SecuritySettings, is_loopback
 from qpidd_py.core import Queue
 from qpidd_py.errors import ConfigError, LinkError, ReplyCode
@@ -303,7 +303,7 @@ def begin_journal(store: Journal, node: Node) -> None:
 
 
 def durable_queues(broker: Broker) -> list[Queue]:
-    queues = [*broker.vhost.queues.values(), *broker.vhost.configuration.waiting()]
+    queues = [*broker.vhost.queues.values(), *broker.vhost.configuration.own_queues()]
     return [queue.core for queue in queues if queue.durable]
 
 

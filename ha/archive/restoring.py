@@ -25,11 +25,11 @@ from ha.model.protocol import need
 from qpidd_py.amqp.codec import decode_properties
 from qpidd_py.broker.arguments import REPLICATE
 from qpidd_py.broker.broker import Broker
-from qpidd_py.broker.configuration import WAITING
 from qpidd_py.broker.exchange import Exchange
 from qpidd_py.broker.operations import octets, setting_key
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.broker.settings import Key
+from qpidd_py.broker.shadow import own_queue
 from qpidd_py.core import Route
 from qpidd_py.core.letters import hand_out
 from qpidd_py.core.queue import NO_LIMIT
@@ -126,7 +126,7 @@ class Restoring:
         self.objects += 1
 
     def _message(self, message: Message) -> None:
-        queue = self._vhost.queues.get(message.queue) or self._waiting(message.queue)
+        queue = self._vhost.queues.get(message.queue) or own_queue(self._vhost.exchanges, message.queue)
         if queue is None:
             raise ArchiveError(f"a message in queue {message.queue!r}, which is not in the archive")
         check_content(message)
@@ -137,11 +137,6 @@ class Restoring:
         if message.redelivered:
             self._handed_out[message.queue] = id
         self.messages += 1
-
-    def _waiting(self, name: str) -> DeclaredQueue | None:
-        """Where the messages of an exchange wait for their time."""
-        exchange = self._vhost.exchanges.get(name.removeprefix(WAITING)) if name.startswith(WAITING) else None
-        return exchange.waiting if exchange is not None else None
 
 
 def check_content(message: Message) -> None:

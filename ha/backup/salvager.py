@@ -70,7 +70,8 @@ class Salvager:
     def start(self, suspects: list[Suspect], send: Send) -> None:
         """Find the suspects that we hold and ask the primary about them; sends nothing if there are none."""
         for queue, uid in self._local.configuration.replicated() if suspects else ():
-            self._examine(queue, (queue.number, uid), suspects)
+            if not queue.shadow:  # copies, of what is in other queues, too
+                self._examine(queue, (queue.number, uid), suspects)
         for (number, uid), ids in list(self._asked.items()):
             send(Kind.LACK, encode_held(number, uid, encode_ids(ids)))
         self._answered()

@@ -40,6 +40,7 @@ DEDUPLICATION: Final = "x-message-deduplication"  # see deduplication.py
 DEDUPLICATION_WINDOW: Final = "x-deduplication-window"  # keys that are remembered
 DEDUPLICATION_TIME: Final = "x-deduplication-time"  # milliseconds for which they are
 DEDUPLICATION_KEY: Final = "x-deduplication-key"  # the header that has the key, instead of the property message_id
+DEDUPLICATION_ARGUMENTS: Final = (DEDUPLICATION, DEDUPLICATION_WINDOW, DEDUPLICATION_TIME, DEDUPLICATION_KEY)
 MATCH: Final = "x-match"  # of bindings
 HASH_HEADER: Final = "hash-header"  # of exchanges
 HASH_PROPERTY: Final = "hash-property"
@@ -185,16 +186,21 @@ def _known(name: str) -> bool:
 def check_queue_arguments(arguments: Mapping[str, Any], what: str) -> None:
     """Raises 406 for a wrong type and for what is not implemented.  `what` names the queue in the text."""
     check_known(arguments, what)
-    for name, needed in _NEEDS.items():
-        if arguments.get(name, False) is not False and arguments.get(needed, False) is False:
-            text = f"invalid arg '{name}' for {what}: there is no '{needed}'"
-            raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
+    _check_needs(arguments, what, *_NEEDS)
     if (found := qpid_arguments.conflict(arguments)) is not None:
         text = f"invalid arg '{found[0]}' for {what}: {found[1]}"
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
     for name, value in arguments.items():
         if name in _REFUSED and _REFUSED[name](value):
             text = f"arg '{name}' for {what} is not implemented"
+            raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
+
+
+def _check_needs(arguments: Mapping[str, Any], what: str, *names: str) -> None:
+    for name in names:
+        needed = _NEEDS.get(name)
+        if needed and arguments.get(name, False) is not False and arguments.get(needed, False) is False:
+            text = f"invalid arg '{name}' for {what}: there is no '{needed}'"
             raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
 
 
@@ -241,22 +247,27 @@ def keeps_letters(arguments: Mapping[str, Any]) -> bool:
 def check_exchange_arguments(arguments: Mapping[str, Any], what: str) -> None:
     """As `check_queue_arguments`."""
     _check(arguments, what, REPLICATE, ALTERNATE, HASH_HEADER, HASH_PROPERTY, *qpid_arguments.EXCHANGE_CHECKS)
-    if arguments.get(DEDUPLICATION, False) is not False:
-        text = f"arg '{DEDUPLICATION}' for {what} is not implemented; use it for the queues"
-        raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
-    if HASH_HEADER in arguments and HASH_PROPERTY in arguments:
-        text = f"invalid arg '{HASH_PROPERTY}' for {what}: there is '{HASH_HEADER}', too"
-        raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
+    _check(arguments, what, *DEDUPLICATION_ARGUMENTS)
+    _check_needs(arguments, what, *DEDUPLICATION_ARGUMENTS)
+    for one, other in ((HASH_HEADER, HASH_PROPERTY), (qpid_arguments.IVE, DEDUPLICATION)):
+        if arguments.get(one, False) is not False and arguments.get(other, False) is not False:
+            text = f"invalid arg '{other}' for {what}: there is '{one}', too"
+            raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
 
 
 def check_delayed_type(arguments: Mapping[str, Any], types: Iterable[str], what: str) -> None:
-    """Raises 406 for an exchange that delays without a type that routes, 503 for one of an unknown type."""
+    """Raises 406 for an exchange that delays without a type that routes, or that keeps something else, too; 503 for one
+    of an unknown type."""
     kind = arguments.get(DELAYED_TYPE)
     if kind == "x-delayed-message" or not isinstance(kind, str):
         text = f"invalid arg '{DELAYED_TYPE}' for {what}: {kind!r:.60} is no type of an exchange that routes"
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
     if kind not in types:
         raise ConnectionException(ReplyCode.COMMAND_INVALID, f"unknown exchange type '{kind:.255}'")
+    for name in (qpid_arguments.IVE, DEDUPLICATION):
+        if arguments.get(name):
+            text = f"invalid arg '{name}' for {what}: it is of type x-delayed-message"
+            raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
 
 
 def check_consumer_arguments(arguments: Mapping[str, Any], what: str) -> None:

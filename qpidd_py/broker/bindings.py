@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from qpidd_py.broker.access import check_ours, check_source, find_exchange
+from qpidd_py.broker.access import check_ours, check_source, find_exchange, refuse
 from qpidd_py.broker.arguments import REPLICATE, check_binding_arguments
 from qpidd_py.broker.configuration import Configuration
 from qpidd_py.broker.endings import Endings
@@ -12,19 +12,27 @@ from qpidd_py.broker.operation_log import OperationLog
 from qpidd_py.broker.operations import binding_operation
 from qpidd_py.broker.qpid_arguments import EXCLUSIVE_BINDING
 from qpidd_py.broker.queue import DeclaredQueue
+from qpidd_py.broker.routing import RoutingTable
 from qpidd_py.core.engine import Engine
+from qpidd_py.errors import PageError, ReplyCode
 
 
 class Bindings:
     """Of one virtual host."""
 
     def __init__(
-        self, engine: Engine, configuration: Configuration, operation_log: OperationLog, endings: Endings
+        self,
+        engine: Engine,
+        configuration: Configuration,
+        operation_log: OperationLog,
+        endings: Endings,
+        routing: RoutingTable,
     ) -> None:
         self._engine = engine
         self._configuration = configuration
         self._operation_log = operation_log
         self._endings = endings
+        self._routing = routing
         self.failover_bound: Callable[[DeclaredQueue], None] | None = None
         """Called when a queue was bound to `amq.failover`."""
 
@@ -41,6 +49,8 @@ class Bindings:
         if existing is not None:
             replaced = self._unbind_others(existing, others)
             return self._engine.changed if replaced else self._operation_log.unchanged(existing.position)
+        if exchange.initial and exchange.shadow is not None:
+            self._bring_last(binding, exchange.shadow)
         if exchange.replicated and destination.replicated and arguments.get(REPLICATE) != "none":
             self._configuration.create_binding(
                 binding, *self._operation_log.append(binding_operation("bind", binding.key, arguments))
@@ -50,6 +60,14 @@ class Bindings:
         if source == FAILOVER and self.failover_bound is not None and isinstance(destination, DeclaredQueue):
             self.failover_bound(destination)
         return self._engine.changed if self._unbind_others(binding, others) else binding.position
+
+    def _bring_last(self, binding: Binding, shadow: DeclaredQueue) -> None:
+        """The exchange's last message, to a queue that gets a binding (`shadow.py`)."""
+        try:
+            self._engine.copy_first(shadow.core, lambda _, key, header: self._routing.initial(binding, key, header))
+        except PageError as error:
+            text = f"the last message of exchange '{binding.source.name}' in vhost '/' cannot be read"
+            raise refuse(ReplyCode.RESOURCE_ERROR, text) from error
 
     def _unbind_others(self, exclusive: Binding, others: Iterable[Binding]) -> bool:
         """Behind the new binding, so that a fail-over in between finds one too many and not one too few.  Whether any

@@ -23,12 +23,13 @@ from qpidd_py.broker.arguments import REPLICATE
 from qpidd_py.broker.debris import CHANGE, Debris, Destination
 from qpidd_py.broker.delayed import make_exchange
 from qpidd_py.broker.effects import Effects
-from qpidd_py.broker.exchange import DELAYED, FAILOVER, PREDECLARED, Binding, Exchange, binding_key
+from qpidd_py.broker.exchange import FAILOVER, PREDECLARED, Binding, Exchange, binding_key
 from qpidd_py.broker.numbering import NUMBER, Numbers
 from qpidd_py.broker.operation_rules import check_operation
 from qpidd_py.broker.operations import Operation, octets
 from qpidd_py.broker.queue import LOCAL_NUMBERS, DeclaredQueue, limit
 from qpidd_py.broker.settings import Key, Settings
+from qpidd_py.broker.shadow import give_queue, queue_name
 from qpidd_py.broker.snapshot import Records, decode_snapshot
 from qpidd_py.core.engine import Engine
 from qpidd_py.errors import LinkError
@@ -38,8 +39,6 @@ log = logging.getLogger(__name__)
 LOOKS: Final = 16
 """Objects that are compared in a step of `Configuration.adopting`."""
 _T = TypeVar("_T")
-WAITING: Final = "amq.delayed."
-"""Begins the name, in logs and lists, of the queue in which an exchange's messages wait."""
 Cancelled = list[tuple[Any, int, str]]
 """Consumers that a deletion ended: connection, channel, tag."""
 
@@ -139,7 +138,7 @@ class Configuration:
         )
         exchange.position = position
         self._records.put(position, payload)
-        if exchange.type == DELAYED:
+        if queue_name(exchange):
             self._give_queue(exchange, operation)
         if exchange.numbering:
             exchange.numbers = Numbers(exchange.name, self._records, position > 0)
@@ -151,31 +150,32 @@ class Configuration:
         return exchange
 
     def _give_queue(self, exchange: Exchange, operation: Operation) -> None:
-        """Where the messages that it delays wait: a queue that goes with it, and that nobody finds by its name."""
+        """Its own queue, which goes with it, and which nobody finds by its name."""
         number, level = operation.get("number"), exchange.level
         if not exchange.position or number is None:
             self._last_local += 1
             number = self._last_local
         kept = bool(exchange.position) and level == "all"
-        core = self._engine.create_queue(number, f"{WAITING}{exchange.name}", kept)
-        queue = DeclaredQueue(core, exchange.durable, False, False, {REPLICATE: level})
-        queue.position = exchange.position
-        core.owner = exchange.waiting = queue
-        self._observer.delays(exchange, queue)
+        core = self._engine.create_queue(number, queue_name(exchange), kept)
+        queue = give_queue(exchange, core, str(operation.get("secret", "")))
+        if exchange.waiting is not None:
+            self._observer.delays(exchange, queue)
 
-    def waiting(self) -> list[DeclaredQueue]:
-        """The queues of exchanges that delay."""
-        return [exchange.waiting for exchange in self.exchanges.values() if exchange.waiting is not None]
+    def own_queues(self) -> list[DeclaredQueue]:
+        """Those of exchanges."""
+        found = (queue for exchange in self.exchanges.values() for queue in (exchange.waiting, exchange.shadow))
+        return [queue for queue in found if queue is not None]
 
     def _numbers(self) -> list[Numbers]:
         """Those of exchanges that number their messages."""
         return [exchange.numbers for exchange in self.exchanges.values() if exchange.numbers is not None]
 
     def drop_exchange(self, exchange: Exchange) -> None:
-        """Deletes the exchange with all bindings from it and to it, and the messages that wait in it."""
-        if exchange.waiting is not None:
-            self._engine.delete_queue(exchange.waiting.core)
-            exchange.waiting = None
+        """Deletes the exchange with all bindings from it and to it, and its own queue with the messages."""
+        for queue in (exchange.waiting, exchange.shadow):
+            if queue is not None:
+                self._engine.delete_queue(queue.core)
+        exchange.waiting = exchange.shadow = None
         linked = exchange.onward or self.sources(exchange)
         self._unbind_all(exchange)
         tables, exchange.tables, exchange.size = exchange.tables, {}, 0

@@ -10,11 +10,20 @@ from itertools import chain
 from typing import Any, Final
 
 from qpidd_py.amqp.fields import encode_table, encode_value
-from qpidd_py.broker.arguments import ALTERNATE, DELAYED_TYPE, HASH_HEADER, HASH_PROPERTY, REPLICATE, check_match
+from qpidd_py.broker.arguments import (
+    ALTERNATE,
+    DEDUPLICATION,
+    DEDUPLICATION_ARGUMENTS,
+    DELAYED_TYPE,
+    HASH_HEADER,
+    HASH_PROPERTY,
+    REPLICATE,
+    check_match,
+)
 from qpidd_py.broker.consistent_hash import MOST, Line, weight
 from qpidd_py.broker.headers import HeadersIndex
 from qpidd_py.broker.numbering import Numbers
-from qpidd_py.broker.qpid_arguments import MSG_SEQUENCE
+from qpidd_py.broker.qpid_arguments import IVE, MSG_SEQUENCE
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.broker.topic import TopicTrie, has_wildcard
 from qpidd_py.core.routes import Mark
@@ -91,6 +100,7 @@ class Exchange:
         self.mark = Mark()
         self.position = 0  # of its declaration; 0 if it is not replicated
         self.waiting: DeclaredQueue | None = None  # where messages wait for their time (delayed.py)
+        self.shadow: DeclaredQueue | None = None  # with copies of what goes elsewhere (shadow.py)
         self.numbers: Numbers | None = None  # those that its messages get (numbering.py)
 
     @property
@@ -115,17 +125,20 @@ class Exchange:
     def numbering(self) -> bool:
         return bool(self.arguments.get(MSG_SEQUENCE))
 
+    @property
+    def initial(self) -> bool:
+        """Does it keep its last message for new bindings?"""
+        return bool(self.arguments.get(IVE))
+
+    @property
+    def remembers(self) -> bool:
+        """Does it remember the keys of its messages?"""
+        return bool(self.arguments.get(DEDUPLICATION))
+
     def properties(self) -> dict[str, Any]:
         """The values that a redeclaration must match."""
-        return {
-            "type": self.type,
-            "durable": self.durable,
-            "auto_delete": self.auto_delete,
-            "internal": self.internal,
-            ALTERNATE: self.alternate,
-            MSG_SEQUENCE: self.numbering,
-            **({DELAYED_TYPE: self.arguments.get(DELAYED_TYPE)} if self.type == DELAYED else {}),
-        }
+        flags = {"durable": self.durable, "auto_delete": self.auto_delete, "internal": self.internal}
+        return {"type": self.type, **flags, **repeated(self.type, self.arguments)}
 
     def bindings(self) -> Iterator[Binding]:
         """Those from this exchange."""
@@ -316,6 +329,18 @@ class ConsistentHashExchange(Exchange):
 
     def forget(self, binding: Binding) -> None:
         self._line.remove(binding)
+
+
+def has_queue(kind: str, arguments: Mapping[str, Any]) -> bool:
+    """Whether such an exchange has a queue of its own."""
+    return kind == DELAYED or bool(arguments.get(IVE) or arguments.get(DEDUPLICATION))
+
+
+def repeated(kind: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """What of an exchange's arguments a redeclaration has to repeat."""
+    names = (ALTERNATE, *DEDUPLICATION_ARGUMENTS, *([DELAYED_TYPE] if kind == DELAYED else []))
+    flags = {name: bool(arguments.get(name)) for name in (MSG_SEQUENCE, IVE)}
+    return {**{name: arguments.get(name) or None for name in names}, **flags}
 
 
 CLASSES: Final[dict[str, type[Exchange]]] = {

@@ -15,7 +15,7 @@ from qpidd_py.broker.arguments import (
     check_exchange_arguments,
     check_known,
 )
-from qpidd_py.broker.exchange import CLASSES, DELAYED, EXCHANGE_TYPES, PREDECLARED
+from qpidd_py.broker.exchange import CLASSES, DELAYED, EXCHANGE_TYPES, PREDECLARED, has_queue
 from qpidd_py.broker.numbering import MOST, NUMBER
 from qpidd_py.broker.qpid_arguments import conflict
 from qpidd_py.broker.queue import LOCAL_NUMBERS
@@ -69,8 +69,8 @@ def check_operation(operation: Mapping[str, Any]) -> None:
         raise LinkError(f"queue {operation['name']!r} without {REPLICATE}")
     if kind == "exchange.declare" and (operation["type"] not in EXCHANGE_TYPES or operation["name"] in PREDECLARED):
         raise LinkError(f"exchange {operation['name']!r} of type {operation['type']!r:.60}")
-    if kind == "exchange.declare" and operation["type"] == DELAYED:
-        _check_delayed(operation)
+    if kind == "exchange.declare" and has_queue(operation["type"], operation["arguments"]):
+        _check_own_queue(operation)
     if kind == NUMBER and not _is_last(operation.get("last")):
         raise LinkError(f"exchange {operation['name']!r}: last number {operation.get('last')!r:.60}")
     if kind in ("setting.put", "setting.delete") and operation["kind"] not in KINDS:
@@ -85,10 +85,13 @@ def check_operation(operation: Mapping[str, Any]) -> None:
         raise LinkError(f"queue {operation['name']!r}: {found[0]:.60}: {found[1]}")
 
 
-def _check_delayed(operation: Mapping[str, Any]) -> None:
-    found = operation["arguments"].get(DELAYED_TYPE), operation.get("number")
-    if found[0] not in CLASSES or not isinstance(found[1], int) or not _is_number(found[1]):
-        raise LinkError(f"exchange {operation['name']!r} delays: {found!r:.60}")
+def _check_own_queue(operation: Mapping[str, Any]) -> None:
+    """Of an exchange that has a queue."""
+    kind, number = operation["arguments"].get(DELAYED_TYPE), operation.get("number")
+    if operation["type"] == DELAYED and kind not in CLASSES:
+        raise LinkError(f"exchange {operation['name']!r} delays: {kind!r:.60}")
+    if not isinstance(number, int) or not _is_number(number):
+        raise LinkError(f"exchange {operation['name']!r} has a queue: number {number!r:.60}")
 
 
 def _check_setting(operation: Mapping[str, Any]) -> None:

@@ -39,9 +39,15 @@ def queue_operation(
 
 
 def exchange_operation(
-    name: str, kind: str, durable: bool, auto_delete: bool, internal: bool, arguments: Mapping[str, Any]
+    name: str,
+    kind: str,
+    durable: bool,
+    auto_delete: bool,
+    internal: bool,
+    arguments: Mapping[str, Any],
+    secret: str = "",
 ) -> Operation:
-    """The operation "exchange.declare"; `arguments` hold the effective level."""
+    """The operation "exchange.declare"; as `queue_operation`."""
     return {
         "op": "exchange.declare",
         "name": name,
@@ -50,6 +56,7 @@ def exchange_operation(
         "auto_delete": auto_delete,
         "internal": internal,
         "arguments": arguments,
+        **({"secret": secret} if secret else {}),
     }
 
 

@@ -38,6 +38,7 @@ FAIRSHARE: Final = "qpid.fairshare"
 SELF_DESTRUCT: Final = "self-destruct"
 EXCLUSIVE_BINDING: Final = "qpid.exclusive-binding"  # of bindings to direct exchanges
 MSG_SEQUENCE: Final = "qpid.msg_sequence"  # of exchanges, and the header that it makes
+IVE: Final = "qpid.ive"  # of exchanges: the last message is kept for new bindings
 
 _LIMITS: Final = {MAX_COUNT: "x-max-length", MAX_SIZE: "x-max-length-bytes"}
 _POLICIES: Final = {"ring": "drop-head", "reject": "reject-publish", SELF_DESTRUCT: SELF_DESTRUCT}
@@ -92,15 +93,8 @@ CHECKS: Final[dict[str, Callable[[Any], str]]] = {
 }
 
 
-EXCHANGE_CHECKS: Final[dict[str, Callable[[Any], str]]] = {
-    MSG_SEQUENCE: _flag,
-    "qpid.ive": lambda value: _unless_off(value, f"bind a queue with '{LAST_VALUE_KEY}', and browse it"),
-}
+EXCHANGE_CHECKS: Final[dict[str, Callable[[Any], str]]] = dict.fromkeys((MSG_SEQUENCE, IVE), _flag)
 BINDING_CHECKS: Final[dict[str, Callable[[Any], str]]] = {EXCLUSIVE_BINDING: _flag}
-
-
-def _unless_off(value: Any, instead: str) -> str:
-    return _flag(value) or (f"is not implemented: {instead}" if value else "")
 
 
 def check_of(name: str) -> Callable[[Any], str] | None:

@@ -18,10 +18,10 @@ from qpidd_py.broker.addressing import copied_to, copies
 from qpidd_py.broker.configuration import Configuration
 from qpidd_py.broker.dead_letter import REJECTED, Death, goes_round, mark, readable_properties
 from qpidd_py.broker.delayed import delay_of, without_delay
-from qpidd_py.broker.exchange import Exchange
-from qpidd_py.broker.numbering import Numbers
+from qpidd_py.broker.exchange import Binding, Exchange
 from qpidd_py.broker.queue import DeclaredQueue
-from qpidd_py.broker.way import Way
+from qpidd_py.broker.shadow import matches
+from qpidd_py.broker.way import Passed, Way
 from qpidd_py.core.delays import Delays
 from qpidd_py.core.engine import Engine
 from qpidd_py.core.queue import Queue
@@ -158,23 +158,22 @@ class RoutingTable:
 
     def destinations(self, start: Exchange, routing_key: bytes, properties: Mapping[str, Any]) -> list[Queue]:
         """Each queue once, in order of discovery.  An exchange where nothing matches hands on to its alternate."""
-        return list(self._walk(start, routing_key, properties).queues)
+        return [core for core in self._walk(start, routing_key, properties).queues if not core.shadow]
 
     def _walk(self, start: Exchange, routing_key: bytes, properties: Mapping[str, Any]) -> Way:
         way = Way()
         way.asked[start] = None
-        waiting: list[tuple[Exchange, Numbers | None]] = [(start, None)]
+        waiting = [(start, Passed())]
         while waiting:
-            exchange, numbers = waiting.pop()
+            exchange, passed = waiting.pop()
             found = self._next(exchange, routing_key, properties)
-            if exchange.numbers is not None and exchange.waiting not in found:  # one that delays counts when it is due
-                numbers = way.asked[exchange] = exchange.numbers
+            passed = way.through(exchange, passed, delayed=exchange.numbers is not None and exchange.waiting in found)
             for item in found:
                 if isinstance(item, DeclaredQueue):
-                    way.queues.setdefault(item.core, numbers)
+                    way.queues.setdefault(item.core, passed)
                 elif item not in way.asked:
                     way.asked[item] = None
-                    waiting.append((item, numbers))
+                    waiting.append((item, passed))
         return way
 
     def _next(
@@ -221,6 +220,21 @@ class RoutingTable:
         if death.reason != REJECTED:
             way = way.without(lambda core: goes_round(core.name, deaths))
         return way.route(), exchange.encode(), keys[0], marked
+
+    def initial(self, binding: Binding, routing_key: bytes, header: bytes) -> Route:
+        """For the last message of an exchange that has a new binding: the queues that it brings it to, and that it has
+        not reached on another way."""
+        properties = readable_properties(header)
+        keys = [routing_key, *copied_to(properties.get("headers", {}))]
+        taken = [key for key in keys if matches(binding, key, properties)]
+        before = self._copied(binding.source, keys, header).queues
+        way = Way()
+        if isinstance(binding.destination, Exchange):
+            way = self._copied(binding.destination, taken, header)
+        elif taken:
+            way.queues[binding.destination.core] = Passed()
+        way.without(lambda core: core in before or self._takes_none(core))
+        return way.route() if way.queues else Route([])
 
     def router(self, exchange: str, excluded: Queue | None = None) -> Router:
         """For many messages at one time: where headers do not matter, each routing key is looked up once.

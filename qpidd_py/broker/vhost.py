@@ -17,11 +17,9 @@ from typing import Any, Final
 
 from qpidd_py.broker.access import check_free, check_ours, find_exchange, refuse
 from qpidd_py.broker.arguments import (
-    ALTERNATE,
     AT_LEAST_ONCE,
     DEAD_LETTER_STRATEGY,
     DEDUPLICATION,
-    DELAYED_TYPE,
     DELIVERY_LIMIT,
     QUEUE_TYPE,
     REPLICATE,
@@ -41,12 +39,11 @@ from qpidd_py.broker.debris import TICK
 from qpidd_py.broker.deduplication import SECRET_SIZE
 from qpidd_py.broker.depths import Depths
 from qpidd_py.broker.endings import Endings
-from qpidd_py.broker.exchange import DELAYED, EXCHANGE_TYPES, Exchange
+from qpidd_py.broker.exchange import DELAYED, EXCHANGE_TYPES, Exchange, has_queue, repeated
 from qpidd_py.broker.idle import Idle
 from qpidd_py.broker.limits import Limits, check_queues
 from qpidd_py.broker.operation_log import OperationLog
 from qpidd_py.broker.operations import Operation, exchange_operation, queue_operation
-from qpidd_py.broker.qpid_arguments import MSG_SEQUENCE
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.broker.routing import MANAGEMENT, RoutingTable
 from qpidd_py.core.engine import Engine
@@ -80,7 +77,7 @@ class VHost:
         self.endings = Endings(self)
         self.idle = Idle(self)
         self.operation_log = OperationLog(engine)
-        self.bindings = Bindings(engine, self.configuration, self.operation_log, self.endings)
+        self.bindings = Bindings(engine, self.configuration, self.operation_log, self.endings, self.routing)
         self.depths = Depths(self.endings, self.floods)
         self._leaving: dict[DeclaredQueue, bool] = {}  # queues that are looked at again, and whether to delete them
 
@@ -382,12 +379,10 @@ class VHost:
             raise ConnectionException(ReplyCode.COMMAND_INVALID, f"unknown exchange type '{kind}'")
         what = f"exchange '{name}' in vhost '/'"
         check_exchange_arguments(arguments, what)
-        wanted = {"type": kind, "durable": durable, "auto_delete": auto_delete, "internal": internal}
-        wanted[ALTERNATE] = arguments.get(ALTERNATE)
-        wanted[MSG_SEQUENCE] = bool(arguments.get(MSG_SEQUENCE))
         if kind == DELAYED:
             check_delayed_type(arguments, EXCHANGE_TYPES, what)
-            wanted[DELAYED_TYPE] = arguments[DELAYED_TYPE]
+        flags = {"durable": durable, "auto_delete": auto_delete, "internal": internal}
+        wanted = {"type": kind, **flags, **repeated(kind, arguments)}
         level = str(arguments.get(REPLICATE, self.default_replicate))
         existing = self.exchanges.get(name)
         if existing is not None:
@@ -397,12 +392,14 @@ class VHost:
                 first_difference(what, {REPLICATE: level}, {REPLICATE: existing.level})
             return self.operation_log.unchanged(existing.position)
         self._check_name(name)
-        operation = exchange_operation(name, kind, durable, auto_delete, internal, {**arguments, REPLICATE: level})
+        secret = token_hex(SECRET_SIZE) if arguments.get(DEDUPLICATION) else ""
+        kept = {**arguments, REPLICATE: level}
+        operation = exchange_operation(name, kind, durable, auto_delete, internal, kept, secret)
         if level == "none":
             return self.configuration.create_exchange(operation, 0, b"").position
         if self.engine.passive:
             raise refuse(ReplyCode.ACCESS_REFUSED, f"{what} would be replicated and this broker is a backup")
-        if kind == DELAYED:
+        if has_queue(kind, arguments):
             operation["number"] = self.configuration.take_number()
         return self.configuration.create_exchange(operation, *self.operation_log.append(operation)).position
 

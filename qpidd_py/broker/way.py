@@ -1,12 +1,21 @@
-"""The way of a message through exchanges, and the numbers that count where it arrives (`numbering.py`).        Pure."""
+"""The way of a message through exchanges, and what it passes there.                                            Pure."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from qpidd_py.broker.exchange import Exchange
 from qpidd_py.broker.numbering import Numbers
 from qpidd_py.core.queue import Queue
 from qpidd_py.core.routes import Route
+
+
+class Passed(NamedTuple):
+    """What a message has passed before it is here."""
+
+    numbers: Numbers | None = None
+    """Those that count here (`numbering.py`)."""
+    gates: tuple[Queue, ...] = ()
+    """The shadows with keys (`shadow.py`)."""
 
 
 class Way:
@@ -15,25 +24,41 @@ class Way:
     __slots__ = ("asked", "queues")
 
     def __init__(self) -> None:
-        self.queues: dict[Queue, Numbers | None] = {}
+        self.queues: dict[Queue, Passed] = {}
         self.asked: dict[Exchange, Numbers | None] = {}
+
+    def through(self, exchange: Exchange, before: Passed, delayed: bool) -> Passed:
+        """The message passes the exchange; one that is `delayed` is counted when it is due."""
+        numbers, gates = before
+        if exchange.numbers is not None and not delayed:
+            numbers = self.asked[exchange] = exchange.numbers
+        if exchange.shadow is not None:
+            core = exchange.shadow.core
+            self.queues.setdefault(core, Passed(numbers, gates))
+            gates = (*gates, core) if exchange.remembers else gates
+        return Passed(numbers, gates)
 
     def add(self, other: "Way") -> None:
         """That of a copy: a queue gets the message once."""
-        for core, numbers in other.queues.items():
-            self.queues.setdefault(core, numbers)
+        for core, passed in other.queues.items():
+            self.queues.setdefault(core, passed)
         for exchange, numbers in other.asked.items():
             self.asked[exchange] = self.asked.get(exchange) or numbers
 
     def without(self, left_out: Callable[[Queue], Any]) -> "Way":
-        self.queues = {core: numbers for core, numbers in self.queues.items() if not left_out(core)}
+        self.queues = {core: passed for core, passed in self.queues.items() if not left_out(core)}
         return self
 
     def route(self, marked: bool = False) -> Route:
-        """`marked`: for one that is kept until a mark changes."""
+        """`marked`: for one that is kept until a mark changes.  The key of a message that no queue gets is not
+        remembered: it may be published again when there is one."""
+        found = {gate for core, passed in self.queues.items() if not core.shadow for gate in passed.gates}
+        self.without(lambda core: core.shadow and core.window is not None and core not in found)
         via = tuple(exchange.mark for exchange in self.asked) if marked else ()
-        return Route(list(self.queues), via=via, numbering=self._numbering())
+        gates = {core: passed.gates for core, passed in self.queues.items() if passed.gates}
+        return Route(list(self.queues), via=via, numbering=self._numbering(), gates=gates or None)
 
     def _numbering(self) -> tuple[tuple[Numbers, ...], dict[Queue, Numbers]] | None:
         counting = tuple(dict.fromkeys(each for each in self.asked.values() if each is not None))
-        return (counting, {core: each for core, each in self.queues.items() if each}) if counting else None
+        numbers = {core: passed.numbers for core, passed in self.queues.items() if passed.numbers}
+        return (counting, numbers) if counting else None

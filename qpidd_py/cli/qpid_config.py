@@ -30,7 +30,7 @@ USAGE = """\
 qpid-config [OPTIONS]                                    overview
 qpid-config [OPTIONS] exchanges [SUBSTRING] [-r]
 qpid-config [OPTIONS] queues [SUBSTRING] [-r] [--rates]
-qpid-config [OPTIONS] add exchange TYPE NAME [ADD-OPTIONS] [--sequence]
+qpid-config [OPTIONS] add exchange TYPE NAME [ADD-OPTIONS] [--sequence] [--ive]
 qpid-config [OPTIONS] add queue NAME [ADD-OPTIONS] [QUEUE-OPTIONS]
 qpid-config [OPTIONS] del exchange NAME
 qpid-config [OPTIONS] del queue NAME [--force | --force-if-not-empty | --force-if-used]
@@ -66,6 +66,7 @@ def _add_options(add: Callable[..., Any]) -> None:
 
 
 def _exchange_options(add: Callable[..., Any]) -> None:
+    add("--ive", action="store_true", help="keep the last message for queues that are bound later")
     add("--sequence", action="store_true", help="number the messages, in the header qpid.msg_sequence")
 
 
@@ -181,13 +182,13 @@ class Tool:
                 exchange=name,
                 exchange_type=kind,
                 durable=options.durable,
-                arguments={**common_arguments(options), **({"qpid.msg_sequence": 1} if options.sequence else {})},
+                arguments={**common_arguments(options), **exchange_arguments(options)},
             )
         )
 
     def _add_queue(self, name: str) -> int:
-        if self._options.sequence:
-            raise UsageError("--sequence is of exchanges, not of queues")
+        if exchange_arguments(self._options):
+            raise UsageError("--sequence and --ive are of exchanges, not of queues")
         arguments = {
             **common_arguments(self._options),
             **limit_arguments(self._options),
@@ -247,6 +248,12 @@ def with_fields(command: Frame, **fields: Any) -> Frame:
     for name, value in fields.items():
         setattr(command, name, value)
     return command
+
+
+def exchange_arguments(options: Options) -> dict[str, Any]:
+    """What only exchanges have."""
+    flags = {"qpid.msg_sequence": options.sequence, "qpid.ive": options.ive}
+    return {name: 1 for name, wanted in flags.items() if wanted}
 
 
 def common_arguments(options: Options) -> dict[str, Any]:

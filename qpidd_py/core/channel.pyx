@@ -364,6 +364,8 @@ cdef class Channel:
             self.unrouted(p, route, header, header_size, body, body_size)
             return self.confirm_at(tag, engine.witness() if route.handler is None else 0) if tag else 0
         if route.limited:
+            if route.nowhere and p.mandatory:
+                self.unrouted(p, route, header, header_size, body, body_size)
             if engine.watched:
                 hold_publisher(self.connection, route)
             if route.windows:

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Publishes that were sent again do not enter a queue twice (`x-message-deduplication`).
 
-Theory.  A queue with a window (`window.pyx`) remembers the keys of the messages that entered it, whether they are still
+Theory.  A queue with a window (`window.pyx`; of an exchange: `shadows.pyx`) remembers the keys of the messages that entered it, whether they are still
 there or not.  What enters is an enqueue in the log, so the window is a function of the log: a backup notes each record
 as its primary did, and nothing is logged for it.  A joining backup and a carry of the journal get the entries
 themselves (OP_REMEMBERED), those behind what they hold.
@@ -18,6 +18,7 @@ from libc.stdint cimport uint32_t
 from libc.string cimport memset
 
 from qpidd_py.core.batch cimport FLAG_TIMED, OP_REMEMBERED, RECORD_HEADER, lengths_of, route_of
+from qpidd_py.core.shadows cimport route_without
 from qpidd_py.core.stamps cimport find_field
 from qpidd_py.core.wire cimport be16, be32, le16, le32, le64, putle16, putle32, putle64
 from qpidd_py.core.window cimport LEFT, Key, Seen
@@ -47,7 +48,7 @@ cdef Route entering(Engine engine, Route route, const uint8_t* header, size_t si
                 safe[0] = max(safe[0], id if queue.replicated else engine.changed)
                 queue.window.duplicates += 1
     if known:
-        route = Route([queue for queue in route.queues if queue not in known], numbering=route.numbering)
+        route = route_without(route, known)
     make_room(route)
     return route
 

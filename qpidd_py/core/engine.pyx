@@ -49,6 +49,7 @@ from qpidd_py.core.retained cimport try_again
 from qpidd_py.core.returns cimport log_counts
 from qpidd_py.core.ring cimport ENTRY_SHARED, ring_at, ring_full
 from qpidd_py.core.settlements cimport forget_returns
+from qpidd_py.core.shadows cimport copy_first
 from qpidd_py.core.slices cimport Slice
 from qpidd_py.core.turn cimport end_turn, shed
 from qpidd_py.core.waiting cimport enqueue_later
@@ -321,6 +322,11 @@ cdef class Engine:
         (`paging.soon`).  Each leaves in the batch that has its copy."""
         return move_messages(self, queue, limit, route, True, True, None)
 
+    def copy_first(self, Queue queue, route):
+        """Puts a copy of the queue's first message where `route(exchange, routing key, header)` says; whether a queue
+        took it.  Raises PageError if the message cannot be read."""
+        return copy_first(self, queue, route)
+
     def drain(self, Queue queue, route, waiter=None):
         """As `move` for all that is in a queue which is about to be deleted, handed out or not; its dead letters are
         sent, too.  What a full queue refuses is gone.  False when the queue has to stay for now, with something that has
@@ -363,7 +369,7 @@ cdef class Engine:
         """A message that was taken leaves without having been consumed: for good, or as a dead letter."""
         self.slice.units -= 1
         if queue.dead_letter is None or queue.deleted:
-            if self.on_removed is not None:
+            if self.on_removed is not None and not queue.shadow:
                 self.note_removal(queue, ring_at(&level.main, index), reason, False)
             return self.dequeue(level, index)
         self.letters.append((queue, level, ring_at(&level.main, index).id, index, reason))

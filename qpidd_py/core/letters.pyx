@@ -27,6 +27,7 @@ from qpidd_py.core.pump cimport pump, take_and_drop
 from qpidd_py.core.ranges cimport ranges_room
 from qpidd_py.core.retained cimport lands, one_more, retain
 from qpidd_py.core.ring cimport ENTRY_TIMED, GONE, Entry, content_of, record_of, ring_at
+from qpidd_py.core.shadows cimport shadows_of
 from qpidd_py.core.watch cimport note_overflow
 from qpidd_py.core.wire cimport le64
 
@@ -190,7 +191,7 @@ cdef int transfer(Engine engine, Queue level, uint64_t index, Route route, bytes
         engine.hold_outputs(route.queues)
     try:
         taken = put(engine, route, exchange, routing_key, header, body)
-        if not taken and moved_from is not None and engine.on_removed is not None:
+        if (not taken or route.nowhere) and moved_from is not None and engine.on_removed is not None:
             engine.note_removal(moved_from, ring_at(&level.main, level.locate(id, index)), "unroutable", False)
         try:
             send_refused(engine, -1)
@@ -258,7 +259,10 @@ cdef Route admitting(Engine engine, Route route, const uint8_t* exrk, const uint
                        PyBytes_FromStringAndSize(<const char*>body, body_size))
             engine.refused.append((queue, content))
             engine.want_turn()
-    rest = Route([queue for queue in route.queues if queue not in full], numbering=route.numbering)
+    refused = full + shadows_of(route, full)
+    rest = Route([queue for queue in route.queues if queue not in refused], numbering=route.numbering)
+    if rest.nowhere:
+        rest = Route([], numbering=route.numbering)
     rest.refusing = True
     if not rest.queues and rest.numbering is not None:
         count(engine, rest, 0)

@@ -30,6 +30,7 @@ cdef class Queue:
     cdef public bint rejects                # a full queue refuses the newest instead of dropping the oldest
     cdef public bint keeps                  # its dead letters stay until they have another queue (see retained.pyx)
     cdef public bint refused_die            # what it refuses goes to the dead letters
+    cdef public bint shadow                 # of an exchange: has copies only, of what goes elsewhere (see shadows.pyx)
     cdef public Delays delays               # of a queue whose messages wait for their time (see waiting.pyx); else None
     cdef public object watch                # a Watch (see watch.pyx), or None
     cdef public object kind                 # LastValues or Groups (see kinds.pyx), or None

@@ -30,6 +30,7 @@ class Queue:
     patience: int
     rejects: bool
     refused_die: bool
+    shadow: bool
     keeps: bool
     watch: Watch | None
     kind: LastValues | Groups | None

@@ -21,7 +21,7 @@ cdef bint lands(Engine engine, Queue queue, Route route, size_t octets) except -
     for target in route.queues:
         if (queue.replicated and not target.replicated) or refuses(engine, target, 1, octets):
             return False
-    return bool(route.queues)
+    return bool(route.queues) and not route.nowhere
 
 
 cdef int retain(Engine engine, tuple note) except -1:

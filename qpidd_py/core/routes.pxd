@@ -10,6 +10,8 @@ cdef class Route:
     cdef readonly tuple via     # marks of the exchanges that were asked
     cdef uint32_t replicated    # how many of the queues are
     cdef bint limited           # some queue has a limit, or delays, or windows
+    cdef dict gates             # queue -> the shadows with windows that it lies behind; None: none does
+    cdef bint nowhere           # queues, but shadows only, see shadows.pyx
     cdef tuple numbering        # None: no exchange numbers its messages, see numbering.pyx
     cdef bint apart             # not all queues get the same record, see waiting.pyx and numbering.pyx
     cdef bint windows           # some queue remembers keys, see duplicates.pyx

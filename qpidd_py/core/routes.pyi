@@ -17,6 +17,7 @@ class Route:
         handler: Callable[[Any, int, bytes, bytes, bytes, bytes], None] | None = None,
         via: tuple[Mark, ...] = (),
         numbering: tuple[tuple[Any, ...], dict[Queue, Any]] | None = None,
+        gates: dict[Queue, tuple[Queue, ...]] | None = None,
     ) -> None: ...
 
 class Publications:

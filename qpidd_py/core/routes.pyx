@@ -37,22 +37,27 @@ cdef class Route:
 
     Either `queues`, or `by_header(routing key, content header) -> Route` asked for each message, or `handler(owner,
     channel, exchange, routing key, content header, body)` for exchanges that the broker itself serves.  `numbering`: the
-    numbers of the exchanges that count the message, and which of them a queue gets; see numbering.pyx."""
+    numbers of the exchanges that count the message, and which of them a queue gets; see numbering.pyx.  `gates`: see
+    shadows.pyx."""
 
-    def __init__(self, list queues, by_header=None, handler=None, tuple via=(), tuple numbering=None):
+    def __init__(self, list queues, by_header=None, handler=None, tuple via=(), tuple numbering=None, dict gates=None):
         cdef Queue q
+        cdef bint found = False
         self.queues = queues
         self.by_header = by_header
         self.handler = handler
         self.via = via
         self.numbering = numbering
+        self.gates = gates
         self.apart = numbering is not None
         for q in queues:
+            found = found or not q.shadow
             self.replicated += q.replicated
             self.windows = self.windows or q.window is not None
             self.apart = self.apart or q.delays is not None
             self.limited = self.limited or q.limited()
             self.timed = self.timed or q.ttl != UNLIMITED or (q.window is not None and q.window.time != UNLIMITED)
+        self.nowhere = not found and len(queues) > 0
 
 
 cdef class Publication:
@@ -213,7 +218,8 @@ cdef class Publications:
         cdef Route known
         if route.uses:
             return route
-        whole = route.by_header is not None or route.handler is not None or route.numbering is not None
+        whole = (route.by_header is not None or route.handler is not None or route.numbering is not None
+                 or route.gates is not None)
         equal = route if whole else (tuple(route.queues), route.via)
         known = <Route>self.known.get(equal)
         if known is not None:

@@ -59,6 +59,13 @@ def _show_window(queue: DeclaredQueue) -> Json:
     return {} if window is None else {"remembered": window.count, "duplicates": window.duplicates}
 
 
+def _show_shadow(exchange: Exchange) -> Json:
+    """Of an exchange that keeps its last message, or the keys of its messages."""
+    if exchange.shadow is None:
+        return {}
+    return {"kept": exchange.shadow.core.ready} if exchange.initial else _show_window(exchange.shadow)
+
+
 def show_exchange(exchange: Exchange) -> Json:
     return {
         "name": exchange.name,
@@ -70,6 +77,7 @@ def show_exchange(exchange: Exchange) -> Json:
         "replicate": exchange.level,
         "bindings": exchange.size,
         **({} if exchange.waiting is None else {"delayed": exchange.waiting.core.ready}),
+        **_show_shadow(exchange),
         **({} if exchange.numbers is None else {"numbered": exchange.numbers.last}),
         "arguments": to_json(exchange.arguments),
     }

@@ -10,7 +10,6 @@ import pika
 import pytest
 from pamqp import commands
 
-from qpidd_py.amqp.codec import make
 from tests.interop.raw import method
 from tests.support.members import TIME, Members
 from tests.support.process import BrokerProcess
@@ -142,9 +141,6 @@ def test_arguments_that_mean_nothing_are_refused(site: Site, client: Client, que
         "x-deduplication-key": "k" * 255,
     }
     assert isinstance(client.declare(f"{queue}.most", arguments=most), Queue.DeclareOk)
-    flags = dict.fromkeys(("passive", "durable", "auto_delete", "internal", "nowait"), False)
-    exchange = make(Exchange.Declare, ticket=0, exchange=queue, exchange_type="direct", arguments=ONCE, **flags)
-    assert client.refusal(method(1, exchange)) == 406
 
 
 # ---------------------------------------------------------------- joining, and the journal

@@ -46,7 +46,7 @@ def _between(queue: Queue, low: int, high: int) -> list[Peeked]:
 def queues(process: BrokerProcess) -> list[DeclaredQueue]:
     """Those with names, and those in which messages wait for their time."""
     vhost = process.broker.vhost
-    return [*vhost.queues.values(), *vhost.configuration.waiting()]
+    return [*vhost.queues.values(), *vhost.configuration.own_queues()]
 
 
 def contents(process: BrokerProcess, up_to: int = 1 << 64) -> Contents:

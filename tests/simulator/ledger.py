@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from qpidd_py.amqp.fields import decode_table
-from qpidd_py.broker.configuration import WAITING
+from qpidd_py.broker.shadow import WAITING
 from qpidd_py.core import Batch
 from qpidd_py.core.batch import HEADER_SIZE, records
 from tests.simulator.records import Ballot

@@ -11,7 +11,7 @@ from typing import Any
 from ha.model.protocol import Kind
 from ha.shell.configuration import VHostConfiguration
 from ha.shell.core_link import CoreLink
-from qpidd_py.broker import configuration, deduplication, qpid_arguments, vhost
+from qpidd_py.broker import configuration, deduplication, qpid_arguments, shadow, vhost
 from qpidd_py.broker import queue as queues
 from qpidd_py.core import Queue
 from qpidd_py.core.values import keep_last_of
@@ -57,7 +57,7 @@ def waiting_not_compared() -> AbstractContextManager[None]:
     """A joining backup gets nothing of what waits in exchanges."""
 
     def replicated(self: VHostConfiguration) -> list[tuple[Queue, int]]:
-        return [each for each in old(self) if not each[0].name.startswith(configuration.WAITING)]
+        return [each for each in old(self) if not each[0].name.startswith(shadow.WAITING)]
 
     old: Callable[[VHostConfiguration], Any] = VHostConfiguration.replicated
     return patched(VHostConfiguration, replicated=replicated)
@@ -69,7 +69,7 @@ def due_when_promoted() -> AbstractContextManager[None]:
     def on_promoted(self: VHostConfiguration) -> None:
         old(self)
         vhost = self._broker.vhost
-        for waiting in vhost.configuration.waiting():
+        for waiting in vhost.configuration.own_queues():
             letter: Any = waiting.core.dead_letter
             vhost.engine.move(waiting.core, 1 << 30, lambda *content, letter=letter: letter("due", *content, b"")[0])
 

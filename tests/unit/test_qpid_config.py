@@ -112,8 +112,11 @@ def test_add_queues_of_other_kinds(config, server):
 def test_add_an_exchange_that_numbers(config, server):
     assert config("add", "exchange", "topic", "numbered", "--sequence", "--durable") == (0, "")
     assert server.broker.vhost.exchanges["numbered"].numbers.last == 0
-    code, text = config("add", "queue", "q", "--sequence")
-    assert code == 1 and "--sequence is of exchanges" in text
+    assert config("add", "exchange", "topic", "kept", "--ive") == (0, "")
+    assert server.broker.vhost.exchanges["kept"].initial
+    for option in ("--sequence", "--ive"):
+        code, text = config("add", "queue", "q", option)
+        assert code == 1 and "--sequence and --ive are of exchanges" in text
     assert "--argument qpid.msg_sequence=1" in config("exchanges", "numbered")[1]
 
 

@@ -115,12 +115,12 @@ def filled(count: int) -> Site:
 def test_what_waits_for_its_time_comes_back_and_waits_again() -> None:
     site = filled(2)
     site.broker.vhost.declare_exchange("later", DELAYED, True, False, False, {"x-delayed-type": "direct"})
-    (waiting,) = site.broker.vhost.configuration.waiting()
+    (waiting,) = site.broker.vhost.configuration.own_queues()
     header = encode_properties({"headers": {"x-delay": 5000}}, 1)
     assert site.broker.engine.publish(Route([waiting.core]), b"later", b"k", header, b"x")
     assert [message.queue for message in copied(site).messages()].count("amq.delayed.later") == 1
     again = restored(copied(site))
-    (waiting,) = again.broker.vhost.configuration.waiting()
+    (waiting,) = again.broker.vhost.configuration.own_queues()
     assert waiting.core.delays is not None and len(waiting.core.delays) == 1
     assert [_shown(each) for each in messages(waiting.core)] == [(False, b"later", b"k", header, b"x")]
     again.broker.engine.now += 5001
