@@ -218,9 +218,8 @@ cdef class Publications:
         cdef Route known
         if route.uses:
             return route
-        whole = (route.by_header is not None or route.handler is not None or route.numbering is not None
-                 or route.gates is not None)
-        equal = route if whole else (tuple(route.queues), route.via)
+        whole = route.by_header is not None or route.handler is not None or route.numbering is not None
+        equal = route if whole else (tuple(route.queues), route.via, tuple((route.gates or {}).items()))
         known = <Route>self.known.get(equal)
         if known is not None:
             return known
