@@ -113,9 +113,9 @@ class Session:
     ) -> Sender:
         """A sender to an address, see `client_lib.addresses.address`.
 
-        `exactly_once`: what is sent again after a fail-over enters the queue once; the queue has to be declared with
-        `x-message-deduplication` (AssertionFailed if not).  True: by message id; a text: by the header of that name,
-        the queue's `x-deduplication-key`.  `send` raises ValueError for a message without key, or with CC or BCC.
+        `exactly_once`: what is sent again after a fail-over enters the queue, or passes the exchange, once; it has to
+        be declared with `x-message-deduplication` (AssertionFailed if not).  True: by message id; a text: by the header
+        of that name, its `x-deduplication-key`.  `send` raises ValueError for a message without key, or with CC or BCC.
 
         Raises AddressError and its subclasses, Timeout."""
 

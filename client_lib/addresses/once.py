@@ -1,15 +1,16 @@
-"""`exactly_once`: what a sender asks of its queue, and of each message (pure).
+"""`exactly_once`: what a sender asks of its queue or exchange, and of each message (pure).
 
 Theory.  A message that was not confirmed when the connection was lost is sent again; the first copy may have arrived.
 A queue with `x-message-deduplication` leaves the second one out: it remembers the key of each message that has entered.
-The sender's part is that this can work:
+So does an exchange, for all queues behind it.  The sender's part is that this can work:
 
-* The queue is asked when the sender is opened, and again after each fail-over before anything is sent again.  A passive
-  declaration with this argument compares it; a broker that compares nothing is found out by the wrong value.
-* Each message has the key: its id, or the header that the queue looks at.
-* It goes to this queue only: no exchange, no CC.
+* The queue, or the exchange, is asked when the sender is opened, and again after each fail-over before anything is sent
+  again.  A passive declaration with this argument compares it; a broker that compares nothing is found out by the wrong
+  value.
+* Each message has the key: its id, or the header that it looks at.
+* It goes this way only: no CC.
 
-A queue forgets its oldest keys (`x-deduplication-window`, `-time`); what is sent again later than that enters again.
+The oldest keys are forgotten (`x-deduplication-window`, `-time`); what is sent again later than that enters again.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from client_lib.addresses.operations import PRECONDITION_FAILED, Operation, Resolution, error_of
-from client_lib.errors import AssertionFailed, InvalidOption
+from client_lib.errors import AssertionFailed
 
 ARGUMENT, KEY = "x-message-deduplication", "x-deduplication-key"
 COPIES = ("CC", "BCC")
@@ -55,22 +56,21 @@ def once_of(exactly_once: bool | str) -> Once | None:
     return Once(exactly_once)
 
 
-def demand_once(queue: str, once: Once, is_queue: bool = True) -> Resolution[Operation]:
-    """Returns what has to be asked again after a fail-over.  Raises InvalidOption, AssertionFailed, NotFound."""
-    if not is_queue:
-        raise InvalidOption(f"exactly_once is for queues: those of the exchange {queue!r} may take a message twice")
+def demand_once(name: str, once: Once, is_queue: bool = True) -> Resolution[Operation]:
+    """Returns what has to be asked again after a fail-over.  Raises AssertionFailed, NotFound."""
+    kind = "queue" if is_queue else "exchange"
     wanted = {ARGUMENT: True, **({} if once.header is None else {KEY: once.header})}
-    check = _passive(queue, wanted)
+    check = _passive(kind, name, wanted)
     answer = yield check
     if answer.reply_code == PRECONDITION_FAILED:
-        raise AssertionFailed(f"exactly_once: queue {queue!r} is not declared with {wanted}: {answer.reply_text}")
+        raise AssertionFailed(f"exactly_once: {kind} {name!r} is not declared with {wanted}: {answer.reply_text}")
     if answer.reply_code:
-        raise error_of(f"exactly_once: queue {queue!r}", answer)
-    answer = yield _passive(queue, {ARGUMENT: False})
+        raise error_of(f"exactly_once: {kind} {name!r}", answer)
+    answer = yield _passive(kind, name, {ARGUMENT: False})
     if answer.reply_code != PRECONDITION_FAILED:
-        raise AssertionFailed(f"exactly_once: this broker does not tell whether queue {queue!r} has {ARGUMENT}")
+        raise AssertionFailed(f"exactly_once: this broker does not tell whether {kind} {name!r} has {ARGUMENT}")
     return check
 
 
-def _passive(queue: str, arguments: Mapping[str, Any]) -> Operation:
-    return Operation("queue_declare", {"queue": queue, "passive": True, "arguments": dict(arguments)})
+def _passive(kind: str, name: str, arguments: Mapping[str, Any]) -> Operation:
+    return Operation(f"{kind}_declare", {kind: name, "passive": True, "arguments": dict(arguments)})

@@ -50,14 +50,14 @@ class Senders:
             undo(self._worker, node)
             raise
 
-    def demanding(self, queue: str, once: Once, is_queue: bool) -> Steps[None]:
-        """Asks the queue for what `once` promises, now and after each fail-over.  Raises as `demand_once`."""
+    def demanding(self, name: str, once: Once, is_queue: bool) -> Steps[None]:
+        """Asks the queue or exchange for what `once` promises, now and after fail-overs.  Raises as `demand_once`."""
 
         def asking() -> Resolution[None]:
-            check = yield from demand_once(queue, once, is_queue)
-            self._worker.requests.restores[queue, once] = (check,)
+            check = yield from demand_once(name, once, is_queue)
+            self._worker.requests.restores[name, is_queue, once] = (check,)
 
-        yield start_resolution(self._worker.requests, asking, f"exactly_once of the queue {queue!r}")
+        yield start_resolution(self._worker.requests, asking, f"exactly_once of {name!r}")
 
     def closing(self, window: Window) -> Steps[None]:
         """Called when its messages are settled, or are no longer waited for."""

@@ -110,11 +110,12 @@ class FailoverChannel:
         self._publishing.confirming = True
 
     def confirm_exactly_once(self, header: str | None = None) -> None:
-        """Ours: confirm_delivery, and what is sent again after a fail-over enters its queue once.
+        """Ours: confirm_delivery, and what is sent again after a fail-over enters its queue, or passes its exchange,
+        once.
 
-        The first basic_publish to a queue asks the broker: the queue has to be declared with `x-message-deduplication`
-        (else AssertionFailed; InvalidOption for an exchange).  `header`: its `x-deduplication-key`; None: message ids
-        are the keys."""
+        The first basic_publish to a queue or exchange asks the broker: it has to be declared with
+        `x-message-deduplication` (else AssertionFailed).  `header`: its `x-deduplication-key`; None: message ids are
+        the keys."""
         self.confirm_delivery()
         self._publishing.once(header)
 

@@ -26,7 +26,7 @@ class ChannelPublishing:
         """Called with each returned message."""
         self.confirming = False
         """The program has asked for confirms."""
-        self._asked: set[str] = set()
+        self._asked: set[tuple[str, str]] = set()
         """Queues that take a message once."""
         self._core, self._owner = core, core.owner
         self.use(core.session, core.owner.publish_window)
@@ -36,13 +36,13 @@ class ChannelPublishing:
         self._publisher = session._waiting.core.senders.add(Publisher(session, window, self._tell_return))
 
     def once(self, header: str | None) -> None:
-        """Every message of this channel enters its queue once."""
+        """Every message of this channel enters its queue, or passes its exchange, once."""
         self._publisher.once, self._asked = once_of(True if header is None else header), set()
 
     def publish(self, exchange: str, routing_key: str, body: bytes | str, properties: Any, mandatory: bool) -> None:
         self._core.check_open()
-        if self._publisher.once is not None and (exchange or routing_key not in self._asked):
-            self._ask(exchange, routing_key, self._publisher.once)
+        if self._publisher.once is not None and (exchange, exchange or routing_key) not in self._asked:
+            self._ask(exchange, exchange or routing_key, self._publisher.once)
         waits = self._owner.publish_window is None and not self._core.transactional
         message = Outgoing(exchange, routing_key, body, properties, mandatory)
         try:
@@ -50,11 +50,10 @@ class ChannelPublishing:
         except MessagingError as error:
             raise self.failed(error) from error
 
-    def _ask(self, exchange: str, queue: str, once: Once) -> None:
-        """Raises InvalidOption, AssertionFailed, NotFound."""
-        name = exchange or queue
+    def _ask(self, exchange: str, name: str, once: Once) -> None:
+        """`name`: of the exchange, or of a queue behind the exchange "".  Raises AssertionFailed, NotFound."""
         self._core.run(self._core.working.senders.demanding(name, once, not exchange))
-        self._asked.add(queue)
+        self._asked.add((exchange, name))
 
     def wait(self, timeout: float | None) -> None:
         self._core.check_open()

@@ -29,10 +29,10 @@ def window_of(arguments: Mapping[str, Any], secret: str) -> Window | None:
     return Window(most, time, octets, None if name is None else name.encode())
 
 
-def check_same(name: str, asked: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
+def check_same(what: str, asked: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
     """A passive declaration compares nothing; one that asks for `x-message-deduplication` compares that and the key, so
-    a publisher finds out what it may rely on.  Raises 406."""
+    a publisher finds out what it may rely on.  Raises 406; `what` names the queue or exchange in the text."""
     if DEDUPLICATION in asked:
         names = (DEDUPLICATION, DEDUPLICATION_KEY)
         wanted, found = ({key: table.get(key) for key in names} for table in (asked, arguments))
-        first_difference(f"queue '{name}' in vhost '/'", wanted, found)
+        first_difference(f"{what} in vhost '/'", wanted, found)

@@ -41,7 +41,7 @@ def _queue_passive(channel: ClientChannel, command: commands.Queue.Declare) -> N
         consumers = 1
     elif name != MANAGEMENT:
         queue = channel.vhost.find_queue(name, channel.connection)
-        check_same(name, command.arguments or {}, queue.arguments)
+        check_same(f"queue '{name}'", command.arguments or {}, queue.arguments)
         ready, consumers, position = queue.core.ready, queue.core.consumer_count, queue.position
     channel.last_queue = name
     if not command.nowait:
@@ -103,7 +103,7 @@ def exchange_declare(channel: ClientChannel, command: commands.Exchange.Declare)
     if name == "":
         raise refuse(ReplyCode.ACCESS_REFUSED, "operation not permitted on the default exchange")
     if command.passive:
-        position = 0 if name in vhost.routing.internal_exchanges else vhost.find_exchange(name).position
+        position = _exchange_passive(channel, command)
     else:
         position = vhost.declare_exchange(
             name,
@@ -115,6 +115,15 @@ def exchange_declare(channel: ClientChannel, command: commands.Exchange.Declare)
         )
     if not command.nowait:
         channel.reply_when_safe(position, Exchange.DeclareOk())
+
+
+def _exchange_passive(channel: ClientChannel, command: commands.Exchange.Declare) -> int:
+    """The position to wait for."""
+    if command.exchange in channel.vhost.routing.internal_exchanges:
+        return 0
+    exchange = channel.vhost.find_exchange(command.exchange)
+    check_same(f"exchange '{exchange.name}'", command.arguments or {}, exchange.arguments)
+    return exchange.position
 
 
 def exchange_delete(channel: ClientChannel, command: commands.Exchange.Delete) -> None:

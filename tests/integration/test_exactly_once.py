@@ -204,13 +204,41 @@ def test_what_cannot_be_promised_is_refused(alone: BrokerProcess, style: type[Th
     assert (count(alone.port, queue), count(alone.port, plain)) == (1, 0)
 
 
-def test_an_exchange_is_refused(alone: BrokerProcess) -> None:
+def test_an_exchange_without_the_argument_is_refused(alone: BrokerProcess) -> None:
     address = f"127.0.0.1:{alone.port}"
-    with connected(Threaded, address) as client, pytest.raises(InvalidOption, match=r"exchange 'amq\.topic'"):
+    with connected(Threaded, address) as client, pytest.raises(AssertionFailed, match=r"exchange 'amq\.topic'"):
         client.session(0).sender("amq.topic/a", exactly_once=True)
-    with connected(PikaStyle, address) as client, pytest.raises(InvalidOption, match=r"exchange 'amq\.topic'"):
+    with connected(PikaStyle, address) as client, pytest.raises(AssertionFailed, match=r"exchange 'amq\.topic'"):
         client.session(0).confirm_exactly_once()
         client.session(0).basic_publish("amq.topic", "a", b"")
+
+
+@STYLES
+def test_an_exchange(alone: BrokerProcess, style: type[Threaded]) -> None:
+    """Two queues behind it get what was sent twice once."""
+    name = f"passes.{style.__name__}"
+    queues = [f"{name}.{n}" for n in range(2)]
+    with asking(alone.port) as channel:
+        channel.exchange_declare(name, "topic", durable=True, arguments=ONCE)
+        for queue in queues:
+            channel.queue_declare(queue, durable=True)
+            channel.queue_bind(queue, name, "#")
+    for _ in range(2):
+        with connected(style, f"127.0.0.1:{alone.port}") as client:
+            send = through(client, name)
+            for n in range(5):
+                send(f"{n}")
+            client.sync()
+    assert [count(alone.port, queue) for queue in queues] == [5, 5]
+
+
+def through(client: Threaded, exchange: str) -> Callable[[str], None]:
+    """Sends a message of this id."""
+    if not isinstance(client, PikaStyle):
+        sender = client.session(0).sender(f"{exchange}/k", exactly_once=True)
+        return lambda id: sender.send(message(b"m", id=id), sync=False)
+    client.session(0).confirm_exactly_once()
+    return lambda id: client.session(0).basic_publish(exchange, "k", b"m", pika.BasicProperties(message_id=id))
 
 
 @pytest.mark.parametrize("wrong", [1, None, b"x", [], "", 1.5])
