@@ -84,6 +84,8 @@ class Owner(Protocol):
 
     def judge(self, need: Need) -> None: ...
 
+    def publishes(self) -> None: ...
+
 
 class ClientChannel:
     """The Python part of a channel; the rest is in `core`."""

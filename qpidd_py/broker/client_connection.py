@@ -233,6 +233,13 @@ class ClientConnection:
             self._tell_blocked(self.broker.blocked)
         return route
 
+    def publishes(self) -> None:
+        """It brings messages otherwise than by a publish, and waits as publishers do."""
+        if self.broker.blocked:
+            self._tell_blocked(self.broker.blocked)
+        if not self.core.publisher:
+            self.core.publishes()
+
     def permit(self, exchange: bytes, routing_key: bytes) -> None:
         """Asked for a publish of a client that may not do everything, unless it repeats the last one.  Raises 403."""
         name = exchange.decode("utf-8", "replace")

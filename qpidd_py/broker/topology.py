@@ -54,9 +54,17 @@ def queue_bind(channel: ClientChannel, command: commands.Queue.Bind) -> None:
     check_source(command.exchange)
     queue = channel.find_queue(name)
     key = _binding_key(channel, command.queue, command.routing_key)
+    _may_bring(channel, command.exchange)
     position = channel.vhost.bindings.bind(command.exchange, queue, key, command.arguments or {})
     if not command.nowait:
         channel.reply_when_safe(position, Queue.BindOk())
+
+
+def _may_bring(channel: ClientChannel, source: str) -> None:
+    """A binding brings a message where the source keeps its last one: who binds thousands is a publisher."""
+    exchange = channel.vhost.exchanges.get(source)
+    if exchange is not None and exchange.initial:
+        channel.connection.publishes()
 
 
 def queue_unbind(channel: ClientChannel, command: commands.Queue.Unbind) -> None:
@@ -135,6 +143,7 @@ def exchange_delete(channel: ClientChannel, command: commands.Exchange.Delete) -
 def exchange_bind(channel: ClientChannel, command: commands.Exchange.Bind) -> None:
     destination = channel.vhost.find_exchange(command.destination)
     key = routing_key_octets(command.routing_key)
+    _may_bring(channel, command.source)
     position = channel.vhost.bindings.bind(command.source, destination, key, command.arguments or {})
     if not command.nowait:
         channel.reply_when_safe(position, Exchange.BindOk())

@@ -614,11 +614,15 @@ cdef class Connection:
             return None
         found = self.engine.publications.keep(method, route, self.engine.generation)
         if not self.publisher and route.handler is None:    # requests to the broker itself are always read
-            self.publisher = True
-            self.engine.publishers.add(self)
-            if self.engine.throttled:
-                self.pause_input(True)
+            self.publishes()
         return found
+
+    def publishes(self):
+        """It brings messages: it is not read while publishers are not (`Engine.throttle`)."""
+        self.publisher = True
+        self.engine.publishers.add(self)
+        if self.engine.throttled:
+            self.pause_input(True)
 
     cdef int fail(self, int channel, int code, str text, int class_id, int method_id) except -1:
         """A protocol error of the connection (channel 0) or of one channel; the owner informs the peer."""

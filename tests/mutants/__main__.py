@@ -25,7 +25,7 @@ def main() -> int:
     options = _parser().parse_args()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # as Ctrl-C: end what was started
     if options.only == ["core"]:
-        return core.main(options.match)
+        return core.listed(options.match) if options.list else core.main(options.match)
     prepare()
     targets = [Target.of(text) for text in options.only or [f"ha/{name}.py" for name in REVIEWED]]
     work = [mutant for mutant in chosen(targets) if options.match in mutant.name]

@@ -75,6 +75,12 @@ def edits(path: Path = EDITS) -> list[Edit]:
     return [Edit(name, **fields) for name, fields in (yaml.safe_load(path.read_text()) or {}).items()]
 
 
+def listed(match: str) -> int:
+    """Prints their names."""
+    print("\n".join(edit.name for edit in edits() if match in edit.name))
+    return 0
+
+
 def main(match: str) -> int:
     failed = 0
     with tempfile.TemporaryDirectory() as folder:

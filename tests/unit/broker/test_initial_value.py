@@ -292,3 +292,17 @@ def test_a_moved_message_that_no_queue_takes_is_told_as_gone() -> None:
     assert broker.vhost.move_messages(None, "source", 10, "", "x") == 1
     broker.engine.end_turn()
     assert [(name, reason) for name, reason, *_ in told] == [("source", "unroutable")]
+
+
+def test_who_binds_waits_as_publishers_do() -> None:
+    """A message of a megabyte and ten thousand bindings would fill the memory past every limit."""
+    broker = Broker()
+    kept(site(broker))
+    peer = site(broker)
+    peer.send(1, Queue.Declare(queue="q"))
+    broker.engine.throttle(True, "memory")
+    assert not peer.connection.core.input_paused
+    peer.send(1, Queue.Bind(queue="q", exchange="x", routing_key="k"))
+    assert peer.connection.core.input_paused
+    broker.engine.throttle(False, "memory")
+    assert not peer.connection.core.input_paused
