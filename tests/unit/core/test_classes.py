@@ -262,3 +262,41 @@ def test_deliveries_go_on_in_the_rhythm_with_a_prefetch_of_one() -> None:
         found += [body.decode() for _, body, _ in got]
         world.client.send(Basic.Ack(got[-1][0]))
     assert found == ["h1", "h2", "n1", "h3", "n2"]
+
+
+def test_what_the_turn_of_the_split_has_noted_is_in_the_log() -> None:
+    world = World()
+    world.publish("n1", "n2", "n3")
+    world.got(3)
+    world.client.send(Basic.Nack(2, requeue=True))
+    world.client.send(Basic.Ack(3))
+    world.client.publish(b"h1", "q", priority=HIGH)
+    world.client.turn()
+    assert promoted(world.backup) == [(b"h1", False, None), (b"n1", True, 1), (b"n2", True, 1)]
+
+
+def test_a_message_that_has_come_back_too_often_leaves_a_split_queue() -> None:
+    world = World(most=1)
+    world.publish("n1", "h1")
+    assert world.got(1) == [("h1", False)]
+    for tag in (2, 3):
+        assert [body for body, _ in world.got(1)] == ["n1"]
+        world.client.send(Basic.Nack(tag, requeue=True))
+        world.client.turn()
+    assert (world.queue.ready, world.dead) == (0, [("delivery_limit", b"n1")])
+
+
+def test_what_a_transaction_holds_back_is_held_back_when_the_queue_is_split() -> None:
+    """The outputs of a commit that is not safe are not handed out."""
+    world = World()
+    world.engine.flush()
+    world.client.channel.tx_select()
+    world.client.publish(b"n1", "q", priority=NORMAL)
+    world.client.channel.tx_commit()
+    other = MemoryClient(world.engine, q=world.queue)
+    other.publish(b"h1", "q", priority=HIGH)
+    other.turn()
+    assert not world.client.channel.get(world.queue, False)
+    world.engine.advance_safe(world.engine.flush())
+    world.engine.end_turn()
+    assert [body for body, _ in world.got(2)] == ["h1", "n1"]
