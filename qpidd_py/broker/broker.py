@@ -69,7 +69,7 @@ class Broker:
         self.engine = engine or Engine()
         self.vhost = VHost(self.engine, limits)
         self.vhost.depths.alarm = self.alarm
-        self.connection_count = ConnectionCount(limits, self.alarm)
+        self.connection_count = ConnectionCount(limits, self.vhost.quotas, self.alarm)
         self.timeouts = ConsumerTimeouts(self.engine)
         self.engine.on_config = self.vhost.configuration.apply
         self.rights = Rights(self.vhost.configuration.settings)

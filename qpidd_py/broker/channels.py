@@ -74,6 +74,7 @@ class Channels:
         if number > most:
             text = f"channel {number} is beyond the negotiated channel_max ({most})"
             raise ConnectionException(ReplyCode.NOT_ALLOWED, text, *ids(command))
+        connection.broker.connection_count.channel_opens(connection)
         self.open[number] = ClientChannel(connection, connection.core.open_channel(number))
         _send(connection, number, make(commands.Channel.OpenOk, channel_id=""))
 
@@ -108,6 +109,7 @@ class Channels:
     def _drop(self, connection: Owner, number: int) -> None:
         broker = connection.broker
         broker.timeouts.forget(self.open.pop(number))
+        broker.connection_count.channels_closed(connection)
         broker.vhost.consumers_gone(connection.core.close_channel(number))
 
     def drop_all(self, connection: Owner) -> None:
@@ -120,6 +122,7 @@ class Channels:
         """The connection has ended: its core closes them."""
         for channel in self.open.values():
             connection.broker.timeouts.forget(channel)
+        connection.broker.connection_count.channels_closed(connection, len(self.open))
         self.open.clear()
 
     @contextmanager

@@ -18,6 +18,7 @@ from qpidd_py.amqp.codec import encode_content, encode_method, make
 from qpidd_py.broker.access import check_consumable, check_free, refuse
 from qpidd_py.broker.addressing import REPLY_TO
 from qpidd_py.broker.arguments import CONSUMER_PRIORITY, FENCING_TOKEN, check_consumer_arguments
+from qpidd_py.broker.limits import ConnectionCount
 from qpidd_py.broker.permissions import Need
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.broker.routing import MANAGEMENT
@@ -57,6 +58,9 @@ class Host(Protocol):
     @property
     def timeouts(self) -> Timeouts: ...
 
+    @property
+    def connection_count(self) -> ConnectionCount: ...
+
     def token(self) -> str: ...
 
 
@@ -66,6 +70,14 @@ class Owner(Protocol):
     access: Access
     core: Connection
     number: int
+    peer: str
+    scarce: bool
+
+    @property
+    def user(self) -> str: ...
+
+    @property
+    def privileged(self) -> bool: ...
 
     @property
     def broker(self) -> Host: ...

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from qpidd_py.broker.quotas import Quotas
 from qpidd_py.errors import ChannelException, ConnectionException, ReplyCode
 
 log = logging.getLogger(__name__)
@@ -50,9 +51,12 @@ class Counted(Protocol):
 class ConnectionCount:
     """The open connections of one broker."""
 
-    def __init__(self, limits: Limits, alarm: Callable[[str, str], None]) -> None:
+    def __init__(self, limits: Limits, quotas: Quotas, alarm: Callable[[str, str], None]) -> None:
         """`alarm` is called with CONNECTIONS and a reason; empty: not any more."""
         self.limits = limits
+        self._quotas = quotas
+        self._of_user: Counter[str] = Counter()  # administrative ones, too: every client may say that it is one
+        self._channels: Counter[str] = Counter()  # of each user
         self._alarm = alarm
         self._all = self._privileged = 0
         self._by_user: Counter[str] = Counter()
@@ -62,6 +66,7 @@ class ConnectionCount:
     def check(self, connection: Counted) -> None:
         """Raises ConnectionException if it is one too many."""
         limits, host = self.limits, host_of(connection.peer)
+        self._quotas.check_user(connection.user, self._of_user[connection.user])
         if connection.privileged:
             if self._privileged < RESERVED:
                 return
@@ -69,6 +74,7 @@ class ConnectionCount:
         if connection.scarce:
             text = "the broker has no file descriptors left for clients"
             raise ConnectionException(ReplyCode.RESOURCE_ERROR, text)
+        self._quotas.check_host(connection.user, self._all)
         if 0 < limits.connections <= self._all:
             self._say(f"connections: max-connections ({limits.connections}) is reached")
             raise _refused("", "max-connections", limits.connections)
@@ -78,12 +84,21 @@ class ConnectionCount:
             raise _refused(f" from {host}", "max-connections-per-ip", limits.connections_per_ip)
 
     def opened(self, connection: Counted, step: int = 1) -> None:
+        _count(self._of_user, connection.user, step)
         if connection.privileged:
             self._privileged += step
             return
         self._all += step
         _count(self._by_user, connection.user, step)
         _count(self._by_host, host_of(connection.peer), step)
+
+    def channel_opens(self, connection: Counted) -> None:
+        """Raises ConnectionException if it is one too many."""
+        self._quotas.check_channel(connection.user, self._channels[connection.user])
+        _count(self._channels, connection.user, 1)
+
+    def channels_closed(self, connection: Counted, number: int = 1) -> None:
+        _count(self._channels, connection.user, -number)
 
     def closed(self, connection: Counted) -> None:
         self.opened(connection, -1)

@@ -5,12 +5,19 @@ from typing import Any, Final
 
 from qpidd_py.broker.policies import KINDS as POLICIES
 from qpidd_py.broker.policies import check_policy
+from qpidd_py.broker.quotas import KINDS as LIMITS
+from qpidd_py.broker.quotas import check_limits
 from qpidd_py.security.entries import KINDS as RIGHTS
 from qpidd_py.security.entries import check_entry
 
-KINDS: Final = (*RIGHTS, *POLICIES)
+_CHECKS: Final = {
+    **dict.fromkeys(RIGHTS, check_entry),
+    **dict.fromkeys(POLICIES, check_policy),
+    **dict.fromkeys(LIMITS, check_limits),
+}
+KINDS: Final = tuple(_CHECKS)
 
 
 def check_setting(kind: str, value: Mapping[str, Any]) -> None:
     """Raises ValueError for a value that is none of this kind."""
-    (check_policy if kind in POLICIES else check_entry)(kind, value)
+    _CHECKS[kind](kind, value)

@@ -45,6 +45,7 @@ from qpidd_py.broker.limits import Limits, check_queues
 from qpidd_py.broker.operation_log import OperationLog
 from qpidd_py.broker.operations import Operation, exchange_operation, queue_operation
 from qpidd_py.broker.queue import DeclaredQueue
+from qpidd_py.broker.quotas import Quotas
 from qpidd_py.broker.routing import MANAGEMENT, RoutingTable
 from qpidd_py.core.engine import Engine
 from qpidd_py.core.queue import Queue
@@ -67,6 +68,7 @@ class VHost:
         self.limits = limits
         self.engine = engine
         self.configuration = Configuration(engine, self)
+        self.quotas = Quotas(self.configuration.settings)
         self.routing = RoutingTable(engine, self.configuration)
         self.exchanges: Mapping[str, Exchange] = self.configuration.exchanges
         self.queues: Mapping[str, DeclaredQueue] = self.configuration.queues
@@ -133,6 +135,8 @@ class VHost:
             self.floods.write(logging.WARNING, "no delivery limit, since 'x-delivery-limit' is no number: %.100r", name)
         user = str(getattr(connection, "user", ""))
         check_queues(self.limits, name, user, len(self.queues), self.configuration.queues_of)
+        if connection is not None:
+            self.quotas.check_queue(name, len(self.queues))
         self.endings.go_on(2)
         secret = token_hex(SECRET_SIZE) if arguments.get(DEDUPLICATION) else ""
         kept = {**arguments, REPLICATE: level}

@@ -23,6 +23,8 @@ class View:
     standard: tuple[str, ...]
     """The columns that are shown unless others are asked for."""
     filters: Mapping[str, str] = field(default_factory=dict)
+    having: str = ""
+    """Only items with this field."""
 
     def rows(self, items: Iterable[Json], wanted: Sequence[str]) -> list[dict[str, Any]]:
         """Column -> value, for each item.  Raises UsageError."""
@@ -79,6 +81,15 @@ LISTS: Final[Mapping[str, View]] = {
         _POLICY,
         {"vhost": "vhost", "operator": "operator"},
     ),
+    **{
+        f"list_{whose}_limits": View(
+            "limit.list",
+            {whose: _of(whose), "limits": lambda item: json.dumps(item["limits"], sort_keys=True)},
+            (whose, "limits"),
+            having=whose,
+        )
+        for whose in ("user", "vhost")
+    },
     "list_queues": View(
         "queue.list",
         {

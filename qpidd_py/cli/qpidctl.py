@@ -119,18 +119,23 @@ def _list(verb: str) -> Callable[[Options, Ask], Any]:
         wanted: list[str] = getattr(options, "column", [])
         view.rows((), wanted)
         chosen = {field: getattr(options, argument) for field, argument in view.filters.items()}
-        items = [item for item in ask(view.method) if all(item[field] == value for field, value in chosen.items())]
+        listed = [item for item in ask(view.method) if not view.having or view.having in item]
+        items = [item for item in listed if all(item[field] == value for field, value in chosen.items())]
         rows = view.rows(items, wanted)
         return rows if options.json else view.lines(rows, wanted, heads=not options.quiet)
 
     return run
 
 
-def _set_policy(options: Options, ask: Ask) -> None:
+def _definition(options: Options) -> Any:
     try:
-        definition = json.loads(options.definition)
+        return json.loads(options.definition)
     except ValueError as error:
         raise UsageError(f"definition {options.definition!r:.80} is no JSON: {error}") from None
+
+
+def _set_policy(options: Options, ask: Ask) -> None:
+    definition = _definition(options)
     fields = {name: getattr(options, name) for name in ("name", "vhost", "operator", "pattern", "priority")}
     ask("policy.set", **fields, **{"apply-to": options.apply_to}, definition=definition)
 
@@ -146,6 +151,22 @@ def _policy_verbs(operator: bool) -> dict[str, Verb]:
         f"set_{what}": Verb(words, f"{text}, as JSON", _set_policy, host=True, policy=True, fixed=fixed),
         f"clear_{what}": Verb(("name",), "it holds no longer", clear, host=True, fixed=fixed),
         f"list_{what[:-1]}ies": Verb((), "all of them", lists, host=True, fixed=fixed),
+    }
+
+
+def _limit_verbs(whose: str) -> dict[str, Verb]:
+    """As rabbitmqctl's, of users or of virtual hosts."""
+    words, host = (("user",), False) if whose == "user" else ((), True)
+
+    def put(options: Options, ask: Ask) -> None:
+        ask("limit.set", **{whose: getattr(options, whose)}, limits=_definition(options))
+
+    clear = _request("limit.clear", whose, "limit")
+    text = f"limits of {'users' if words else 'virtual hosts'}"
+    return {
+        f"set_{whose}_limits": Verb((*words, "definition"), f"{text}, as JSON", put, host=host),
+        f"clear_{whose}_limits": Verb((*words, "limit"), "one of them, or all", clear, host=host),
+        f"list_{whose}_limits": Verb((), text, _list(f"list_{whose}_limits")),
     }
 
 
@@ -194,6 +215,8 @@ VERBS: Final[Mapping[str, Verb]] = {
     ),
     **_policy_verbs(False),
     **_policy_verbs(True),
+    **_limit_verbs("user"),
+    **_limit_verbs("vhost"),
     "list_queues": Verb(("column*",), "queues, with these columns", _list("list_queues")),
     "list_exchanges": Verb(("column*",), "exchanges, with these columns", _list("list_exchanges")),
     "list_bindings": Verb(("column*",), "bindings, with these columns", _list("list_bindings")),

@@ -6,6 +6,7 @@ import base64
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from qpidd_py.broker.quotas import NAME, VHOST_LIMITS
 from qpidd_py.http.views import API, DEFAULT_ARGUMENTS, policy
 from qpidd_py.security.entries import HOST
 
@@ -31,6 +32,7 @@ def exported(
     permissions: list[Json],
     topics: list[Json],
     policies: list[Json],
+    limits: list[Json],
     queues: list[Json],
     exchanges: list[Json],
     bindings: list[Json],
@@ -45,7 +47,7 @@ def exported(
         "vhosts": [{"name": HOST}],
         "permissions": permissions,
         "topic_permissions": topics,
-        "parameters": [],
+        "parameters": [_parameter(each) for each in limits if "vhost" in each],
         "policies": [policy(each) for each in policies if not each["operator"]],
         "queues": [_part(each, "name", "durable", "auto_delete") for each in kept],
         "exchanges": [
@@ -61,18 +63,18 @@ def exported(
     }
 
 
+def _parameter(item: Json) -> Json:
+    return {"component": VHOST_LIMITS, "name": NAME, "vhost": item["vhost"], "value": item["limits"]}
+
+
 def _user(item: Json) -> Json:
     algorithm, _, rest = item["hash"].partition("$")
     names = {short: long for long, short in ALGORITHMS.items()}
+    known = {"name": item["name"], "tags": item["tags"], "limits": item["limits"]}
     if algorithm in names:
         stored = base64.b64encode(bytes.fromhex(rest.replace("$", ""))).decode()
-        return {
-            "name": item["name"],
-            "password_hash": stored,
-            "hashing_algorithm": names[algorithm],
-            "tags": item["tags"],
-        }
-    return {"name": item["name"], "password_hash": item["hash"], "hashing_algorithm": "scrypt", "tags": item["tags"]}
+        return {**known, "password_hash": stored, "hashing_algorithm": names[algorithm]}
+    return {**known, "password_hash": item["hash"], "hashing_algorithm": "scrypt"}
 
 
 def _part(item: Mapping[str, Any], *names: str) -> Json:
@@ -98,17 +100,25 @@ def stored_hash(item: Mapping[str, Any]) -> str:
 
 def orders(definitions: Mapping[str, Any], host: str | None = None) -> Iterator[Order]:
     """What to make, in order.  Raises DefinitionError before the first for what cannot be had here."""
-    if definitions.get("parameters"):
-        raise DefinitionError(f"parameters are not known here: {_names(definitions['parameters'])}")
+    parameters = list(_items(definitions, "parameters"))
+    unknown = [each for each in parameters if each.get("component") != VHOST_LIMITS]
+    if unknown:
+        raise DefinitionError(f"parameters are not known here, but for {VHOST_LIMITS}: {_names(unknown)}")
     for each in _items(definitions, "vhosts"):
         if each.get("name") != HOST:
             raise DefinitionError(f"virtual host {each.get('name')!r:.80}: there is {HOST!r} only")
-    kinds = ("permissions", "topic_permissions", "policies", "queues", "exchanges", "bindings")
+    kinds = ("parameters", "permissions", "topic_permissions", "policies", "queues", "exchanges", "bindings")
     for each in (item for kind in kinds for item in _items(definitions, kind)):
         if each.get("vhost", host or HOST) != HOST:
             raise DefinitionError(f"virtual host {each['vhost']!r:.80}: there is {HOST!r} only")
     users = [Order("user.put", _user_put(each)) for each in _items(definitions, "users")]
     yield from users
+    for each in _items(definitions, "users"):
+        if each.get("limits"):
+            yield Order("limit.set", {"user": each.get("name"), "limits": each["limits"]})
+    for each in parameters:
+        if each.get("value"):
+            yield Order("limit.set", {"vhost": HOST, "limits": each["value"]})
     for each in _items(definitions, "permissions"):
         yield Order("permission.set", {name: each.get(name) for name in ("user", "configure", "write", "read")})
     for each in _items(definitions, "topic_permissions"):

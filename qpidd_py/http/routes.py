@@ -183,6 +183,7 @@ def _definitions(call: Call) -> Json:
         "permission.list",
         "topic.list",
         "policy.list",
+        "limit.list",
         "queue.list",
         "exchange.list",
         "binding.list",

@@ -1,14 +1,16 @@
-"""The paths of users, permissions and policies.                                                               Shell."""
+"""The paths of users, permissions, policies and limits.                                                       Shell."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from qpidd_py.http import definitions, views
 from qpidd_py.http.actions import wanted
 from qpidd_py.http.call import Call, Handler, Json, one
-from qpidd_py.http.door import bad_request
+from qpidd_py.http.door import bad_request, not_found
 from qpidd_py.http.paging import part
+from qpidd_py.security.entries import HOST
 from qpidd_py.security.users import hash_password
 
 # ---- users
@@ -103,6 +105,53 @@ def _policy_routes(path: str, operator: bool) -> tuple[tuple[str, str, Handler],
     )
 
 
+# ---- limits
+
+
+def _limits_of(whose: str) -> Callable[[Call], list[Json]]:
+    """Of users, or of virtual hosts."""
+
+    def limits(call: Call) -> list[Json]:
+        found = [item for item in call.door.ask("limit.list") if whose in item]
+        return [{whose: item[whose], "value": item["limits"]} for item in found]
+
+    return limits
+
+
+def _limits(whose: str) -> Handler:
+    def limits(call: Call) -> list[Json]:
+        listed, name = ("user.list", "name") if whose == "user" else ("", "")
+        if listed:
+            one(call.door.ask(listed), **{name: call["name"]})
+        elif call["name"] != HOST:
+            raise not_found()
+        return [item for item in _limits_of(whose)(call) if item[whose] == call["name"]]
+
+    return limits
+
+
+def _put_limit(whose: str) -> Handler:
+    def put(call: Call) -> None:
+        limits = {call["limit"]: wanted(call.body, "value", int)}
+        call.door.ask("limit.set", **{whose: call["name"]}, limits=limits)
+
+    return put
+
+
+def _limit_routes(path: str, whose: str) -> tuple[tuple[str, str, Handler], ...]:
+    one = f"/api/{path}/{{name}}/{{limit}}"
+    return (
+        ("GET", f"/api/{path}", _limits_of(whose)),
+        ("GET", f"/api/{path}/{{name}}", _limits(whose)),
+        ("PUT", one, _put_limit(whose)),
+        (
+            "DELETE",
+            one,
+            lambda call: call.door.ask("limit.clear", **{whose: call["name"]}, limit=call["limit"]) or None,
+        ),
+    )
+
+
 SETTING_ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/api/vhosts/{vhost}/permissions", _permissions),
     ("GET", "/api/users", _users),
@@ -128,4 +177,6 @@ SETTING_ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ),
     *_policy_routes("policies", False),
     *_policy_routes("operator-policies", True),
+    *_limit_routes("user-limits", "user"),
+    *_limit_routes("vhost-limits", "vhost"),
 )

@@ -165,4 +165,4 @@ def policy(item: Mapping[str, Any]) -> Json:
 
 
 def user(item: Mapping[str, Any]) -> Json:
-    return {"name": item["name"], "tags": item["tags"], "cluster": item["cluster"]}
+    return {"name": item["name"], "tags": item["tags"], "cluster": item["cluster"], "limits": item["limits"]}

@@ -37,6 +37,7 @@ from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.core.queue import Queue
 from qpidd_py.errors import AmqpError, ReplyCode
 from qpidd_py.management.changes import Changes
+from qpidd_py.management.limits import LimitRequests
 from qpidd_py.management.patience import Reading, in_memory
 from qpidd_py.management.policies import PolicyRequests
 from qpidd_py.management.request import Json, NotFound, Reply, RequestError, text
@@ -88,9 +89,12 @@ class Management:
             "session.list": self._session_list,
             "subscription.list": self._subscription_list,
         }
-        changes, users, policies = Changes(broker), UserRequests(broker), PolicyRequests(broker)
-        self._changes, self._move = {**changes.methods, **users.changes, **policies.changes}, changes.move
-        self._lists = {**self._lists, **users.lists, **policies.lists}
+        changes = Changes(broker)
+        self._changes, self._move = dict(changes.methods), changes.move
+        self._lists = dict(self._lists)
+        for settings in (UserRequests(broker), PolicyRequests(broker), LimitRequests(broker)):
+            self._changes.update(settings.changes)
+            self._lists.update(settings.lists)
 
     def work(self, method: str, arguments: Json, reply: Reply, asker: ClientConnection | None) -> Slices:
         """Answers a request, one slice with each step: `reply` is called for each part, the last one now or later.

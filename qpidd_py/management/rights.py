@@ -9,7 +9,7 @@
 | `session.close` | to be its user, or to administer |
 | `user.self` | nothing |
 | `policy.*` | the tag policymaker or administrator; operator policies: administrator |
-| `user.*`, `permission.*`, `topic.*` | to administer |
+| `user.*`, `permission.*`, `topic.*`, `limit.*` | to administer |
 | other requests `ha.*` | the tag administrator; the HA module asks for more |
 
 A user administers who has the tag administrator in the settings, or is of ha-username; where there is no ha-username,
@@ -39,7 +39,7 @@ def check_request(broker: Broker, asker: Asker, method: str, arguments: Json) ->
     """Raises Forbidden.  What is missing or wrong in the arguments is left to the request itself."""
     if method == "user.self":
         return
-    if method.partition(".")[0] in ("user", "permission", "topic"):
+    if method.partition(".")[0] in ("user", "permission", "topic", "limit"):
         if not administers(broker, asker):
             raise Forbidden(f"{method}: user {_name(asker)!r} is no administrator")
         return

@@ -7,7 +7,7 @@ from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.setting_kinds import check_setting
 from qpidd_py.broker.settings import MOST, Key
 from qpidd_py.management.request import Json, NotFound, NotPrimary, RequestError, text
-from qpidd_py.security.entries import HOST
+from qpidd_py.security.entries import HOST, USER
 
 NAME_MAX: Final = 255
 """Octets of a name."""
@@ -33,6 +33,13 @@ class SettingRequests:
         if len(self.settings) >= MOST and self.settings.get(key) is None:
             raise RequestError(f"{MOST} settings are there, no more are possible")
         return self.settings.put(key, value)
+
+    def user_of(self, arguments: Json) -> str:
+        """The user that they name.  Raises NotFound for one that is not there."""
+        name = named(arguments, "user")
+        if self.settings.get(Key(USER, "", name)) is None and not self.broker.rights.local(name):
+            raise NotFound(f"no user {name!r}")
+        return name
 
     def check_primary(self) -> None:
         if self.broker.passive:

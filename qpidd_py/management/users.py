@@ -1,10 +1,10 @@
 """Requests about the users of the cluster and what they may do; changes are answered when they are safe.
 
     user.self         {}                                        {name, tags}: who asks
-    user.list         {}                                        [{name, tags, password: has one?, cluster: true|false}]
-    user.export       {}                                        [{name, tags, hash}] of those of the cluster
+    user.list         {}                                        [{name, tags, password: has one?, cluster?, limits}]
+    user.export       {}                                        [{name, tags, hash, limits}] of those of the cluster
     user.put          {user, hash, tags}                        makes or changes it; what is left out stays as it is
-    user.delete       {user}                                    with its permissions; its connections are closed
+    user.delete       {user}                                    with permissions and limits; its connections are closed
     permission.list   {}                                        [{user, vhost, configure, write, read}]
     permission.set    {user, vhost="/", configure, write, read}
     permission.clear  {user, vhost="/"}                         a user of the cluster cannot enter without one
@@ -19,6 +19,7 @@ Users of the user file are listed, too; they are not changed here, but may get a
 from collections.abc import Iterator, Mapping
 
 from qpidd_py.broker.broker import Broker
+from qpidd_py.broker.quotas import USER_LIMITS
 from qpidd_py.broker.settings import Key
 from qpidd_py.management.request import Json, NotFound, RequestError, text
 from qpidd_py.management.settings import Change, List, SettingRequests, named, virtual_host
@@ -54,11 +55,16 @@ class UserRequests(SettingRequests):
         for name in sorted({*cluster, *self.broker.rights.names()}):
             value = cluster.get(name)
             tags, password = ([], True) if value is None else (value["tags"], bool(value["hash"]))
-            yield {"name": name, "tags": tags, "password": password, "cluster": value is not None}
+            known = {"name": name, "tags": tags, "password": password, "cluster": value is not None}
+            yield {**known, "limits": self._limits(name)}
 
     def _hashes(self) -> Iterator[Json]:
         for key, value in sorted(self.settings.of(USER)):
-            yield {"name": key.name, "tags": value["tags"], "hash": value["hash"], "cluster": True}
+            known = {"name": key.name, "tags": value["tags"], "hash": value["hash"], "cluster": True}
+            yield {**known, "limits": self._limits(key.name)}
+
+    def _limits(self, name: str) -> Mapping[str, int]:
+        return self.settings.get(Key(USER_LIMITS, "", name)) or {}
 
     def _permissions(self) -> Iterator[Json]:
         for key, value in sorted(self.settings.of(PERMISSION)):
@@ -86,7 +92,8 @@ class UserRequests(SettingRequests):
         if self.settings.get(Key(USER, "", name)) is None:
             raise NotFound(f"no user {name!r} of the cluster")
         self.check_primary()
-        keys = Key(USER, "", name), Key(PERMISSION, HOST, name), Key(TOPIC, HOST, name)
+        kinds = {USER: "", USER_LIMITS: "", PERMISSION: HOST, TOPIC: HOST}
+        keys = [Key(kind, host, name) for kind, host in kinds.items()]
         return {}, max(self.settings.delete(key) for key in keys if self.settings.get(key) is not None)
 
     def _set_permission(self, arguments: Json) -> tuple[Json, int]:
@@ -113,11 +120,8 @@ class UserRequests(SettingRequests):
 
     def _key(self, kind: str, arguments: Json) -> Key:
         """Of a user that there is, in the virtual host that there is."""
-        name, host = named(arguments, "user"), virtual_host(arguments)
-        known = self.settings.get(Key(USER, "", name)) is not None or self.broker.rights.local(name)
-        if not known:
-            raise NotFound(f"no user {name!r}")
-        return Key(kind, host, name)
+        host = virtual_host(arguments)
+        return Key(kind, host, self.user_of(arguments))
 
 
 def _pattern(arguments: Json, name: str, key: Key) -> str:

@@ -96,6 +96,8 @@ def api(served: tuple[BrokerProcess, int]) -> Iterator[Api]:
             found.request("DELETE", f"/exchanges/%2F/{exchange['name']}")
     for policy in found.get("/policies"):
         found.request("DELETE", f"/policies/%2F/{policy['name']}")
+    for name in ("max-queues", "max-connections"):
+        found.request("DELETE", f"/vhost-limits/%2F/{name}")
     for user in found.get("/users"):
         found.request("DELETE", f"/users/{user['name']}")
 
@@ -197,6 +199,8 @@ def test_definitions_of_a_real_rabbitmq(api: Api, rabbit: Api) -> None:
     rabbit.request("PUT", "/policies/%2F/p", limit)
     bound: dict[str, Any] = {"routing_key": "k", "arguments": {"x-match": "any", "n": 1}}
     rabbit.request("POST", "/bindings/%2F/e/x/q/q", bound)
+    rabbit.request("PUT", "/user-limits/anna/max-channels", {"value": 9})
+    rabbit.request("PUT", "/vhost-limits/%2F/max-queues", {"value": 99})
     content = rabbit.get("/definitions")
     content["global_parameters"] = []
     content["users"] = [user for user in content["users"] if user["name"] != "guest"]
@@ -204,13 +208,52 @@ def test_definitions_of_a_real_rabbitmq(api: Api, rabbit: Api) -> None:
     assert api.request("POST", "/definitions", content)[0] == 201
     mine = api.get("/definitions")
     assert api.get("/queues/%2F/q")["effective_policy_definition"] == {"max-length": 5}
-    for kind in ("queues", "exchanges", "users", "permissions", "policies"):
-        wanted = [{name: item[name] for name in item if name != "limits"} for item in content[kind]]
-        assert mine[kind] == [{**item, "vhost": "/"} if "vhost" in item else item for item in wanted], kind
+    for kind in ("queues", "exchanges", "users", "permissions", "policies", "parameters"):
+        assert mine[kind] == [{**item, "vhost": "/"} if "vhost" in item else item for item in content[kind]], kind
     assert [(each["source"], each["arguments"]) for each in mine["bindings"]] == [("x", bound["arguments"])]
     anna = Api(api.port, "anna", "secret")
     assert anna.get("/whoami") == {"name": "anna", "tags": ["monitoring"]}
     assert anna.request("PUT", "/queues/%2F/b", {})[0] == 401 and anna.request("PUT", "/queues/%2F/a", {})[0] == 201
+
+
+# ---- limits
+
+LIMITS: tuple[tuple[str, str, Any], ...] = (
+    ("GET", "/user-limits", None),
+    *(("PUT", "/user-limits/anna/max-channels", {"value": value}) for value in (2, 0, -1, "x", 1.5, None)),
+    ("PUT", "/user-limits/anna/max-channels", {}),
+    ("PUT", "/user-limits/anna/max-connections", {"value": 1}),
+    ("PUT", "/user-limits/anna/max-nothing", {"value": 1}),
+    ("GET", "/user-limits", None),
+    ("GET", "/user-limits/anna", None),
+    ("GET", "/user-limits/nobody", None),
+    ("DELETE", "/user-limits/anna/max-channels", None),
+    ("DELETE", "/user-limits/anna/max-channels", None),
+    ("GET", "/user-limits/anna", None),
+    ("PUT", "/vhost-limits/%2F/max-queues", {"value": 1}),
+    ("PUT", "/vhost-limits/%2F/max-connections", {"value": "1"}),
+    ("PUT", "/vhost-limits/%2F/max-nothing", {"value": 1}),
+    ("PUT", "/vhost-limits/none/max-queues", {"value": 1}),
+    ("GET", "/vhost-limits", None),
+    ("GET", "/vhost-limits/%2F", None),
+    ("DELETE", "/vhost-limits/%2F/max-queues", None),
+)
+
+
+def test_limits_as_rabbitmq_has_them(api: Api, rabbit: Api) -> None:
+    found = []
+    for each in (api, rabbit):
+        each.request("DELETE", "/vhost-limits/%2F/max-queues")
+        each.request("PUT", "/users/anna", {"password": "secret", "tags": ""})
+        each.request("DELETE", "/user-limits/anna/max-channels")
+        answers = [each.request(*request) for request in LIMITS]
+        found.append([(code, body) if code == 200 else "done" if code < 300 else code for code, body in answers])
+    pairs = zip(LIMITS, *found, strict=True)
+    different = [f"{request}: {ours}, RabbitMQ: {theirs}" for request, ours, theirs in pairs if ours != theirs]
+    assert not different, "\n".join(different)
+    assert api.get("/user-limits") == [{"user": "anna", "value": {"max-connections": 1}}]
+    api.request("DELETE", "/users/anna")
+    assert api.get("/user-limits") == []
 
 
 # ---- rights

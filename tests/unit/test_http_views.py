@@ -83,7 +83,7 @@ def test_hashes_of_rabbitmq() -> None:
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"policies": [{"name": "p", "vhost": "v"}]}, "virtual host 'v'"),
-    ({"parameters": [{"name": "s"}]}, "parameters are not known here: s"),
+    ({"parameters": [{"name": "s"}]}, "parameters are not known here, but for vhost-limits: s"),
     ({"vhosts": [{"name": "v"}]}, "virtual host 'v'"),
     ({"queues": [{"name": "q", "vhost": "v"}]}, "virtual host 'v'"),
     ({"queues": {}}, "queues: wanted a list"),
@@ -110,6 +110,8 @@ def test_definitions_go_out_and_come_in() -> None:
     ends = {"source": "x", "destination_type": "queue", "routing_key": "a", "arguments": {}}
     bindings = [{**ends, "destination": "q"}, {**ends, "destination": "mine"}]
     user = {"name": "u", "tags": ["monitoring"], "hash": "sha256$00000000$" + "11" * 32, "cluster": True}
+    user["limits"] = {"max-channels": 1}
+    limits: list[dict[str, Any]] = [{"user": "u", "limits": {}}, {"vhost": "/", "limits": {"max-queues": 5}}]
     permission = {"user": "u", "vhost": "/", "configure": "", "write": "", "read": ".*"}
     kept = {
         "name": "p",
@@ -120,15 +122,17 @@ def test_definitions_go_out_and_come_in() -> None:
         "definition": {"max-length": 1},
     }
     policies = [{**kept, "operator": False}, {**kept, "name": "o", "operator": True}]
-    content = exported([user], [permission], [], policies, [queue, mine], [exchange, old], bindings)
+    content = exported([user], [permission], [], policies, limits, [queue, mine], [exchange, old], bindings)
     assert content["policies"] == [kept]
     made = list(orders(content))
     assert made[0] == Order("user.put", {"user": "u", "hash": user["hash"], "tags": ["monitoring"]})
-    assert made[1] == Order("permission.set", {"user": "u", "configure": "", "write": "", "read": ".*"})
-    assert made[2] == Order("policy.set", {name: kept[name] for name in kept if name != "vhost"})
-    assert [(each.arguments["what"], each.arguments.get("name")) for each in made[3:]] == [
+    assert made[1] == Order("limit.set", {"user": "u", "limits": {"max-channels": 1}})
+    assert made[2] == Order("limit.set", {"vhost": "/", "limits": {"max-queues": 5}})
+    assert made[3] == Order("permission.set", {"user": "u", "configure": "", "write": "", "read": ".*"})
+    assert made[4] == Order("policy.set", {name: kept[name] for name in kept if name != "vhost"})
+    assert [(each.arguments["what"], each.arguments.get("name")) for each in made[5:]] == [
         ("exchange", "x"),
         ("queue", "q"),
         ("binding", None),
     ]
-    assert made[4].arguments["arguments"] == {"x-max-length": 5}
+    assert made[6].arguments["arguments"] == {"x-max-length": 5}

@@ -277,9 +277,9 @@ def test_lists(realm: Realm) -> None:
     realm.allow("^a", "", ".*")
     realm.ask("user.put", user="anna", tags=["monitoring"])
     assert realm.ask("user.list") == [
-        {"name": "anna", "tags": ["monitoring"], "password": True, "cluster": True},
-        {"name": "guest", "tags": [], "password": True, "cluster": False},
-        {"name": "root", "tags": [], "password": True, "cluster": False},
+        {"name": "anna", "tags": ["monitoring"], "password": True, "cluster": True, "limits": {}},
+        {"name": "guest", "tags": [], "password": True, "cluster": False, "limits": {}},
+        {"name": "root", "tags": [], "password": True, "cluster": False, "limits": {}},
     ]
     assert realm.ask("permission.list") == [
         {"user": "anna", "vhost": "/", "configure": "^a", "write": "", "read": ".*"}
