@@ -22,9 +22,9 @@ def limited(broker: Broker, user: str = "", **limits: int) -> None:
     broker.vhost.configuration.settings.put(key, {name.replace("_", "-"): most for name, most in limits.items()})
 
 
-def entered(broker: Broker, user: str = "guest", **properties: Any) -> Peer | None:
+def entered(broker: Broker, **properties: Any) -> Peer | None:
     """None for one that was refused."""
-    peer = Peer(broker, opened=False, user=user)
+    peer = Peer(broker, opened=False)
     try:
         peer.handshake(0, properties)
     except ValueError:
