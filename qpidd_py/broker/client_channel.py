@@ -80,6 +80,9 @@ class Owner(Protocol):
     def privileged(self) -> bool: ...
 
     @property
+    def limited(self) -> bool: ...
+
+    @property
     def broker(self) -> Host: ...
 
     @property

@@ -49,7 +49,7 @@ from qpidd_py.core.engine import Engine
 from qpidd_py.core.routes import Route
 from qpidd_py.errors import AmqpError, ConnectionException, InvariantError, ReplyCode
 from qpidd_py.logrules import NOTICE, Floods
-from qpidd_py.security.entries import HOST, WRITE
+from qpidd_py.security.entries import ADMINISTRATOR, HOST, WRITE
 from qpidd_py.security.refusals import shown
 from qpidd_py.security.rights import Access, Rights
 
@@ -175,6 +175,13 @@ class ClientConnection:
     def privileged(self) -> bool:
         """True for administrators and links between brokers, which are admitted beyond the limits for clients."""
         return self.admin or "qpid.ha-backup" in self.client_properties
+
+    @property
+    def limited(self) -> bool:
+        """Whether limits of its user hold for it.  Not for brokers, nor for the tools of administrators: these could
+        not take back a limit that is too low."""
+        administers = self.access.everything or self.access.has(ADMINISTRATOR)
+        return self.user not in self.broker.couriers and not (self.admin and administers)
 
     @property
     def holds_messages(self) -> bool:

@@ -339,8 +339,8 @@ def has_queue(kind: str, arguments: Mapping[str, Any]) -> bool:
 def repeated(kind: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """What of an exchange's arguments a redeclaration has to repeat."""
     names = (ALTERNATE, *DEDUPLICATION_ARGUMENTS, *([DELAYED_TYPE] if kind == DELAYED else []))
-    flags = {name: bool(arguments.get(name)) for name in (MSG_SEQUENCE, IVE)}
-    return {**{name: arguments.get(name) or None for name in names}, **flags}
+    flags = {name: bool(arguments.get(name)) for name in (MSG_SEQUENCE, IVE, DEDUPLICATION)}
+    return {**{name: arguments.get(name) for name in names}, **flags}
 
 
 CLASSES: Final[dict[str, type[Exchange]]] = {

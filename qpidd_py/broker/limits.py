@@ -47,6 +47,11 @@ class Counted(Protocol):
     @property
     def privileged(self) -> bool: ...
 
+    @property
+    def limited(self) -> bool:
+        """Whether limits of its user hold for it."""
+        ...
+
 
 class ConnectionCount:
     """The open connections of one broker."""
@@ -66,7 +71,8 @@ class ConnectionCount:
     def check(self, connection: Counted) -> None:
         """Raises ConnectionException if it is one too many."""
         limits, host = self.limits, host_of(connection.peer)
-        self._quotas.check_user(connection.user, self._of_user[connection.user])
+        if connection.limited:
+            self._quotas.check_user(connection.user, self._of_user[connection.user])
         if connection.privileged:
             if self._privileged < RESERVED:
                 return
@@ -94,7 +100,8 @@ class ConnectionCount:
 
     def channel_opens(self, connection: Counted) -> None:
         """Raises ConnectionException if it is one too many."""
-        self._quotas.check_channel(connection.user, self._channels[connection.user])
+        if connection.limited:
+            self._quotas.check_channel(connection.user, self._channels[connection.user])
         _count(self._channels, connection.user, 1)
 
     def channels_closed(self, connection: Counted, number: int = 1) -> None:

@@ -4,9 +4,9 @@ kind            host    name      value
 user-limits             user      max-connections, max-channels
 vhost-limits    host    limits    max-connections, max-queues
 
-A negative number is no limit, 0 refuses all.  A limit that is lowered ends nothing that is there.  Administrative
-connections count for their user only, so that a broker with too many clients can be managed.  Texts and codes are
-RabbitMQ's.
+A negative number is no limit, 0 refuses all.  A limit that is lowered ends nothing that is there.  Limits of users do
+not hold for brokers and for the tools of administrators (`ClientConnection.limited`), those of the host for no
+administrative connection.  Texts and codes are RabbitMQ's.
 """
 
 from collections.abc import Mapping

@@ -37,6 +37,8 @@ cdef list shadows_of(Route route, list full):
 cdef bint copy_first(Engine engine, Queue queue, route) except -1:
     """See Engine.copy_first."""
     cdef int64_t index = queue.first_ready()
+    cdef bint held
+    cdef Route to
     if index < 0:
         return False
     if not at_once(queue, index):
@@ -44,8 +46,14 @@ cdef bint copy_first(Engine engine, Queue queue, route) except -1:
     if queue.timed and queue.expired(index, engine.now):
         return False
     exchange, routing_key, header, body = content_of(ring_at(&queue.main, index))
+    held = ring_at(&queue.main, index).id >= queue.barrier      # of a transaction that is not safe: so is the copy
     engine.inherited = expiry_of(queue, index)
+    to = route(exchange, routing_key, header)
+    if held:
+        engine.hold_outputs(to.queues)
     try:
-        return put(engine, route(exchange, routing_key, header), exchange, routing_key, header, body) != 0
+        return put(engine, to, exchange, routing_key, header, body) != 0
     finally:
         engine.inherited = 0
+        if held:
+            engine.commit_outputs(engine.position, to.queues)

@@ -50,4 +50,7 @@ class LimitRequests(SettingRequests):
             raise RequestError("wanted a user or a vhost, and not both")
         if "vhost" in arguments:
             return Key(VHOST_LIMITS, virtual_host(arguments), NAME)
-        return Key(USER_LIMITS, "", self.user_of(arguments))
+        name = self.user_of(arguments)
+        if name in self.broker.couriers:
+            raise RequestError(f"user {name!r} is of the brokers, for whom no limits hold")
+        return Key(USER_LIMITS, "", name)

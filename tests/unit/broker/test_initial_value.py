@@ -306,3 +306,34 @@ def test_who_binds_waits_as_publishers_do() -> None:
     assert peer.connection.core.input_paused
     broker.engine.throttle(False, "memory")
     assert not peer.connection.core.input_paused
+
+
+def test_a_copy_of_what_a_transaction_brought_waits_for_it() -> None:
+    """A consumer must not have a message of a transaction that a fail-over takes back."""
+    broker = Replicated()
+    peer = site(broker)
+    kept(peer)
+    peer.send(1, Queue.Declare(queue="q"))
+    done(peer)
+    peer.send(1, Basic.Consume(queue="q", no_ack=True))
+    done(peer)
+    publisher = site(broker)
+    publisher.call(1, commands.Tx.Select())
+    publisher.publish(b"m", "k", "x")
+    publisher.send(1, commands.Tx.Commit())
+    peer.send(1, Queue.Bind(queue="q", exchange="x", routing_key="k"))
+    broker.engine.flush()
+    broker.engine.tick()
+    assert peer.frames() == []
+    broker.advance()
+    broker.engine.end_turn()
+    assert [getattr(frame, "value", b"") for frame in peer.frames()][-1] == b"m"
+
+
+def test_an_alternate_without_a_name_is_one() -> None:
+    """It is the default exchange."""
+    peer = site(Broker())
+    plain(peer, "x", arguments={"alternate-exchange": ""})
+    peer.send(1, Exchange.Declare(exchange="x", exchange_type="fanout"))
+    (answer,) = done(peer)
+    assert answer.reply_code == 406

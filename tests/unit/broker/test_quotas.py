@@ -11,9 +11,10 @@ from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.quotas import USER_LIMITS, VHOST_LIMITS, check_limits
 from qpidd_py.broker.settings import Key
 from tests.unit.broker.peer import Peer
+from tests.unit.broker.test_permissions import Realm
 
 Channel, Connection, Queue = commands.Channel, commands.Connection, commands.Queue
-ADMIN = {"qpid.ha-admin": True}
+ADMIN: Any = {"qpid.ha-admin": True}
 
 
 def limited(broker: Broker, user: str = "", **limits: int) -> None:
@@ -22,9 +23,9 @@ def limited(broker: Broker, user: str = "", **limits: int) -> None:
     broker.vhost.configuration.settings.put(key, {name.replace("_", "-"): most for name, most in limits.items()})
 
 
-def entered(broker: Broker, **properties: Any) -> Peer | None:
+def entered(broker: Broker, user: str = "guest", **properties: bool) -> Peer | None:
     """None for one that was refused."""
-    peer = Peer(broker, opened=False)
+    peer = Peer(broker, opened=False, user=user)
     try:
         peer.handshake(0, properties)
     except ValueError:
@@ -43,10 +44,28 @@ def test_connections_of_a_user(most: int, number: int) -> None:
     assert bool(entered(broker)) == bool(number)
 
 
-def test_who_says_that_he_administers_counts_for_his_user() -> None:
+def test_the_tools_of_administrators_and_brokers_are_beyond_the_limits_of_users() -> None:
+    """Who has set a limit that is too low has to be able to take it back."""
     broker = Broker()
-    limited(broker, "guest", max_connections=2)
-    assert entered(broker, **ADMIN) and entered(broker, **ADMIN) and not entered(broker, **ADMIN)
+    limited(broker, "guest", max_connections=0, max_channels=0)
+    assert not entered(broker)
+    tool = entered(broker, **ADMIN)
+    assert tool
+    tool.open_channel(1)
+    broker.couriers.add("guest")
+    assert entered(broker)
+
+
+def test_who_says_that_he_administers_counts_for_his_user() -> None:
+    realm = Realm()
+    realm.allow(".*", ".*", ".*")
+    realm.ask("limit.set", user="anna", limits={"max-connections": 1})
+    for tags, number in (([], 1), (["administrator"], 3)):
+        realm.ask("user.put", user="anna", tags=tags)
+        peers = [peer for _ in range(3) if (peer := entered(realm.broker, "anna", **ADMIN))]
+        assert len(peers) == number
+        for peer in peers:
+            peer.connection.closed("lost")
 
 
 def test_connections_of_the_host_leave_room_for_administrators() -> None:
