@@ -129,6 +129,20 @@ def test_what_waits_for_its_time_comes_back_and_waits_again() -> None:
     assert waiting.core.ready == 0
 
 
+def test_what_an_exchange_keeps_comes_back_and_reaches_no_queue_twice() -> None:
+    site = filled(0)
+    vhost = site.broker.vhost
+    vhost.declare_exchange("last", "fanout", True, False, False, {"qpid.ive": 1})
+    vhost.bindings.bind("last", vhost.queues["other"], b"", {})
+    route = vhost.routing.route(b"last", b"k")
+    assert site.broker.engine.publish(route, b"last", b"k", encode_properties({}, 1), b"x")
+    again = restored(copied(site)).broker.vhost
+    assert again.queues["other"].core.ready == 1
+    assert [own.core.ready for own in again.configuration.own_queues()] == [1]
+    again.bindings.bind("last", again.queues["main"], b"", {})
+    assert again.queues["main"].core.ready == 1
+
+
 def test_a_message_of_an_exchange_that_is_not_there_is_refused() -> None:
     site = Site()
     id = site.restore("begin")["id"]
