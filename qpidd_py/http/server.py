@@ -36,6 +36,8 @@ BODY_MAX: Final = 16 << 20
 """Octets of a request's body."""
 AT_ONCE: Final = 16
 """Requests that are handled at a time; others wait."""
+RETRY_AFTER: Final = "1"
+"""Seconds: for a broker that is no primary, or not there, and for one login too many of an address."""
 REALM: Final = 'Basic realm="qpidd management"'
 
 
@@ -135,6 +137,8 @@ async def _problems(
 
 def _told(problem: Problem, allow: str | None = None) -> web.Response:
     headers = {"WWW-Authenticate": REALM} if problem.status == 401 else {}
+    if problem.status in (429, 503):
+        headers["Retry-After"] = RETRY_AFTER
     if allow is not None:
         headers["Allow"] = allow
     body = {"error": problem.error, "reason": problem.reason}

@@ -25,6 +25,7 @@ from tests.support.system import needs
 from tests.support.wait import wait_for
 
 TIME = 60.0
+GUEST = f"Basic {base64.b64encode(b'guest:guest').decode()}"
 
 
 class Api:
@@ -394,6 +395,10 @@ def test_a_broker_that_is_not_there(tmp_path: Path) -> None:
         broker.kill()
         code, found = Api(port).request("GET", "/overview")
         assert (code, found["error"]) == (503, "service_unavailable")
+        request = urllib.request.Request(f"http://127.0.0.1:{port}/api/overview", headers={"Authorization": GUEST})
+        with pytest.raises(urllib.error.HTTPError) as refusal:
+            urllib.request.urlopen(request, timeout=TIME)
+        assert refusal.value.headers["Retry-After"] == "1"
         broker.start()
         assert Api(port).request("GET", "/overview")[0] == 200
 
