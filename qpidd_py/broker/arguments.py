@@ -249,10 +249,12 @@ def check_exchange_arguments(arguments: Mapping[str, Any], what: str) -> None:
     _check(arguments, what, REPLICATE, ALTERNATE, HASH_HEADER, HASH_PROPERTY, *qpid_arguments.EXCHANGE_CHECKS)
     _check(arguments, what, *DEDUPLICATION_ARGUMENTS)
     _check_needs(arguments, what, *DEDUPLICATION_ARGUMENTS)
-    for one, other in ((HASH_HEADER, HASH_PROPERTY), (qpid_arguments.IVE, DEDUPLICATION)):
-        if arguments.get(one, False) is not False and arguments.get(other, False) is not False:
-            text = f"invalid arg '{other}' for {what}: there is '{one}', too"
-            raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
+    both = HASH_HEADER in arguments and HASH_PROPERTY in arguments
+    twice = arguments.get(qpid_arguments.IVE) and arguments.get(DEDUPLICATION)
+    if both or twice:
+        one, other = (HASH_HEADER, HASH_PROPERTY) if both else (qpid_arguments.IVE, DEDUPLICATION)
+        text = f"invalid arg '{other}' for {what}: there is '{one}', too"
+        raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
 
 
 def check_delayed_type(arguments: Mapping[str, Any], types: Iterable[str], what: str) -> None:

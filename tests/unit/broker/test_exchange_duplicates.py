@@ -155,6 +155,14 @@ def test_bad_arguments(peer: Peer, arguments: Any) -> None:
     assert answer.reply_code == 406
 
 
+def test_an_argument_that_is_off_is_none(peer: Peer) -> None:
+    once(peer, more={"qpid.ive": 0})
+    queue(peer)
+    send(peer, b"a", "1")
+    send(peer, b"a", "1")
+    assert bodies(peer) == [b"a"]
+
+
 # ---------------------------------------------------------------- other brokers
 
 
