@@ -39,6 +39,7 @@ class Queue:
 
     number = 7
     window: object = None
+    shadow = False
 
     def __init__(self, *ids: tuple[int, int]) -> None:
         self.ids = list(ids)
@@ -57,6 +58,7 @@ class Backup:
         self.time = 4.0
         self.objects = 0  # that a snapshot changes
         self.noted: set[int] = set()
+        self.queue = Queue(*ids)
         note = self._note
         env: Any = SimpleNamespace(now=lambda: self.time, after=lambda *it: self.later.append(it), log=lambda *it: None)
         env.persist = lambda state: note("persist", state.ballot, state.in_sync.key)
@@ -67,7 +69,7 @@ class Backup:
         self.journal: Any = SimpleNamespace(position=make(2, 50), complete=True, waiting=0, note=lambda note: None)
         for name in ("part", "differ", "leave", "begin_again"):
             setattr(self.journal, name, self._noting(name))
-        configuration: Any = SimpleNamespace(replicated=lambda: [(Queue(*ids), 70)], adopting=self._adopting)
+        configuration: Any = SimpleNamespace(replicated=lambda: [(self.queue, 70)], adopting=self._adopting)
         settings = NodeSettings(name="b", address="b:1", safety="quorum", brokers=("a:1", "b:1", "c:1"))
         state = HaState("id-b", 2, "id-a", SET)
         self.local = LocalMember(settings, engine, configuration, env, state, "first", self.journal)

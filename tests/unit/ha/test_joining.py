@@ -83,6 +83,15 @@ def test_nor_one_before_possible_only_copies_are_put_aside() -> None:
     assert backup.names() == ["salvaged", "hold", "merge", "part", "HELD", "held-end"]
 
 
+def test_what_an_exchange_keeps_is_not_put_aside() -> None:
+    """Its queue has copies of what is in other queues, too."""
+    backup = Backup(True, (make(2, 70), make(2, 80)))
+    backup.queue.shadow = True
+    backup.local.acknowledged = make(2, 80)
+    backup.welcome()
+    assert "LACK" not in backup.names()
+
+
 def test_a_link_may_end_before_the_welcome() -> None:
     backup = Backup()
     with pytest.raises(LinkError, match="in step greeting that was not requested"):
