@@ -328,18 +328,18 @@ cdef class Channel:
         cdef uint64_t tag = 0, position, original = 0   # the message of which this one is a duplicate, in some queue
         cdef Route route = p.route
         cdef bytes kept
+        cdef bint addressed = asks and route.handler is None
+        cdef int flags = be16(header + 12) & 0x0110
         cdef Engine engine = self.connection.engine
-        if be16(header + 12) & 0x0100 and bad_expiration(header, header_size):
+        if flags & 0x0100 and bad_expiration(header, header_size):
             return self.connection.fail(self.number, 406, "PRECONDITION_FAILED - expiration is not a number of "
                                         "milliseconds", 60, 40)
-        if be16(header + 12) & 0x0010 and self.connection.user is not None and other_user(
+        if flags & 0x0010 and self.connection.user is not None and other_user(
                 header, header_size, self.connection.user):
             return self.connection.fail(self.number, 406, "PRECONDITION_FAILED - user-id is not the user of the login",
                                         60, 40)
-        kept = None
-        if asks and route.handler is None:
-            kept = PyBytes_FromStringAndSize(<const char*>header, header_size)
-            found = self.addressed(p, kept)
+        if addressed:
+            found = self.addressed(p, PyBytes_FromStringAndSize(<const char*>header, header_size))
             if found is None:
                 return 0
         if self.transactional and not self.committing:
@@ -351,7 +351,7 @@ cdef class Channel:
         if self.confirming:
             self.publish_tag += 1
             tag = self.publish_tag
-        if kept is not None:
+        if addressed:
             route, kept = found
             header, header_size = <const uint8_t*>PyBytes_AS_STRING(kept), PyBytes_GET_SIZE(kept)
         elif route.by_header is not None:
