@@ -303,8 +303,7 @@ def begin_journal(store: Journal, node: Node) -> None:
 
 
 def durable_queues(broker: Broker) -> list[Queue]:
-    queues = [*broker.vhost.queues.values(), *broker.vhost.configuration.own_queues()]
-    return [queue.core for queue in queues if queue.durable]
+    return [queue.core for queue in broker.vhost.configuration.all_queues() if queue.durable]
 
 
 def standing(node: Node) -> Standing:

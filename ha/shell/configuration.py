@@ -23,7 +23,7 @@ class VHostConfiguration:
         return self._broker.vhost.configuration.adopting(records)
 
     def replicated(self) -> Iterable[tuple[Queue, int]]:
-        queues = [*self._broker.vhost.queues.values(), *self._broker.vhost.configuration.own_queues()]
+        queues = self._broker.vhost.configuration.all_queues()
         return [(queue.core, queue.position) for queue in queues if queue.core.replicated]
 
     def on_promoted(self) -> None:

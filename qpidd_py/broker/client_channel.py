@@ -18,7 +18,7 @@ from qpidd_py.amqp.codec import encode_content, encode_method, make
 from qpidd_py.broker.access import check_consumable, check_free, refuse
 from qpidd_py.broker.addressing import REPLY_TO
 from qpidd_py.broker.arguments import CONSUMER_PRIORITY, FENCING_TOKEN, check_consumer_arguments
-from qpidd_py.broker.limits import ConnectionCount
+from qpidd_py.broker.limits import ConnectionCount, Counted
 from qpidd_py.broker.permissions import Need
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.broker.routing import MANAGEMENT
@@ -64,23 +64,12 @@ class Host(Protocol):
     def token(self) -> str: ...
 
 
-class Owner(Protocol):
+class Owner(Counted, Protocol):
     """The connection of a channel, which `ClientConnection` is."""
 
     access: Access
     core: Connection
     number: int
-    peer: str
-    scarce: bool
-
-    @property
-    def user(self) -> str: ...
-
-    @property
-    def privileged(self) -> bool: ...
-
-    @property
-    def limited(self) -> bool: ...
 
     @property
     def broker(self) -> Host: ...

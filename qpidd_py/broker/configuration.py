@@ -23,7 +23,7 @@ from qpidd_py.broker.arguments import REPLICATE
 from qpidd_py.broker.debris import CHANGE, Debris, Destination
 from qpidd_py.broker.delayed import make_exchange
 from qpidd_py.broker.effects import Effects
-from qpidd_py.broker.exchange import FAILOVER, PREDECLARED, Binding, Exchange, binding_key
+from qpidd_py.broker.exchange import FAILOVER, PREDECLARED, Binding, Exchange, binding_key, has_queue
 from qpidd_py.broker.numbering import NUMBER, Numbers
 from qpidd_py.broker.operation_rules import check_operation
 from qpidd_py.broker.operations import Operation, octets
@@ -138,7 +138,7 @@ class Configuration:
         )
         exchange.position = position
         self._records.put(position, payload)
-        if queue_name(exchange):
+        if has_queue(exchange.type, exchange.arguments):
             self._give_queue(exchange, operation)
         if exchange.numbering:
             exchange.numbers = Numbers(exchange.name, self._records, position > 0)
@@ -150,7 +150,7 @@ class Configuration:
         return exchange
 
     def _give_queue(self, exchange: Exchange, operation: Operation) -> None:
-        """Its own queue, which goes with it, and which nobody finds by its name."""
+        """See `Exchange.own_queue`."""
         number, level = operation.get("number"), exchange.level
         if not exchange.position or number is None:
             self._last_local += 1
@@ -163,8 +163,11 @@ class Configuration:
 
     def own_queues(self) -> list[DeclaredQueue]:
         """Those of exchanges."""
-        found = (queue for exchange in self.exchanges.values() for queue in (exchange.waiting, exchange.shadow))
-        return [queue for queue in found if queue is not None]
+        return [queue for exchange in self.exchanges.values() if (queue := exchange.own_queue) is not None]
+
+    def all_queues(self) -> list[DeclaredQueue]:
+        """Those with names, and those of exchanges."""
+        return [*self.queues.values(), *self.own_queues()]
 
     def _numbers(self) -> list[Numbers]:
         """Those of exchanges that number their messages."""
@@ -172,10 +175,9 @@ class Configuration:
 
     def drop_exchange(self, exchange: Exchange) -> None:
         """Deletes the exchange with all bindings from it and to it, and its own queue with the messages."""
-        for queue in (exchange.waiting, exchange.shadow):
-            if queue is not None:
-                self._engine.delete_queue(queue.core)
-        exchange.waiting = exchange.shadow = None
+        if (queue := exchange.own_queue) is not None:
+            self._engine.delete_queue(queue.core)
+            exchange.waiting = exchange.shadow = None
         linked = exchange.onward or self.sources(exchange)
         self._unbind_all(exchange)
         tables, exchange.tables, exchange.size = exchange.tables, {}, 0

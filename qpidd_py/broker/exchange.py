@@ -104,6 +104,11 @@ class Exchange:
         self.numbers: Numbers | None = None  # those that its messages get (numbering.py)
 
     @property
+    def own_queue(self) -> DeclaredQueue | None:
+        """The one that goes with it, and that nobody finds by its name."""
+        return self.waiting or self.shadow
+
+    @property
     def predeclared(self) -> bool:
         return self.name in PREDECLARED
 

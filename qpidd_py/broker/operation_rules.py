@@ -40,10 +40,6 @@ _FIELDS: Final[dict[str, Mapping[str, Any]]] = {
 }
 
 
-def _any(arguments: Mapping[str, Any], what: str) -> None:
-    pass
-
-
 _ARGUMENTS: Final[dict[str, Callable[[Mapping[str, Any], str], None]]] = {
     "queue.declare": check_known,
     "exchange.declare": check_exchange_arguments,
@@ -78,7 +74,8 @@ def check_operation(operation: Mapping[str, Any]) -> None:
     if kind == "setting.put":
         _check_setting(operation)
     try:
-        _ARGUMENTS.get(str(kind), _any)(operation.get("arguments", {}), str(kind))
+        if "arguments" in fields:
+            _ARGUMENTS[operation["op"]](operation["arguments"], operation["op"])
     except ChannelException as error:
         raise LinkError(f"{error.reply_text:.200}") from error
     if kind == "queue.declare" and (found := conflict(operation["arguments"])) is not None:

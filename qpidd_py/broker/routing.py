@@ -21,7 +21,7 @@ from qpidd_py.broker.delayed import delay_of, without_delay
 from qpidd_py.broker.exchange import Binding, Exchange
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.broker.shadow import matches
-from qpidd_py.broker.way import Passed, Way
+from qpidd_py.broker.way import NOTHING, Way
 from qpidd_py.core.delays import Delays
 from qpidd_py.core.engine import Engine
 from qpidd_py.core.queue import Queue
@@ -163,7 +163,7 @@ class RoutingTable:
     def _walk(self, start: Exchange, routing_key: bytes, properties: Mapping[str, Any]) -> Way:
         way = Way()
         way.asked[start] = None
-        waiting = [(start, Passed())]
+        waiting = [(start, NOTHING)]
         while waiting:
             exchange, passed = waiting.pop()
             found = self._next(exchange, routing_key, properties)
@@ -232,7 +232,7 @@ class RoutingTable:
         if isinstance(binding.destination, Exchange):
             way = self._copied(binding.destination, taken, header)
         elif taken:
-            way.queues[binding.destination.core] = Passed()
+            way.queues[binding.destination.core] = NOTHING
         way.without(lambda core: core in before or self._takes_none(core))
         return way.route() if way.queues else Route([])
 

@@ -23,10 +23,8 @@ WAITING: Final = "amq.delayed."
 
 
 def queue_name(exchange: Exchange) -> str:
-    """Of its own queue; empty if it has none."""
-    if exchange.type == DELAYED:
-        return f"{WAITING}{exchange.name}"
-    return f"{SHADOW}{exchange.name}" if exchange.initial or exchange.remembers else ""
+    """Of the queue of an exchange that has one (`has_queue`)."""
+    return f"{WAITING if exchange.type == DELAYED else SHADOW}{exchange.name}"
 
 
 def give_queue(exchange: Exchange, core: Queue, secret: str) -> DeclaredQueue:
@@ -49,7 +47,7 @@ def own_queue(exchanges: Mapping[str, Exchange], name: str) -> DeclaredQueue | N
     """The one of an exchange that has this name in logs and archives."""
     for prefix in (WAITING, SHADOW):
         if name.startswith(prefix) and (exchange := exchanges.get(name.removeprefix(prefix))) is not None:
-            return exchange.waiting or exchange.shadow
+            return exchange.own_queue
     return None
 
 

@@ -61,6 +61,11 @@ _LOCKED: Final = (
 )
 
 
+def _secret(arguments: Mapping[str, Any]) -> str:
+    """Of what remembers keys (`deduplication.py`); empty for others."""
+    return token_hex(SECRET_SIZE) if arguments.get(DEDUPLICATION) else ""
+
+
 class VHost:
     """The virtual host as connections use it."""
 
@@ -138,9 +143,8 @@ class VHost:
         if connection is not None:
             self.quotas.check_queue(name, len(self.queues))
         self.endings.go_on(2)
-        secret = token_hex(SECRET_SIZE) if arguments.get(DEDUPLICATION) else ""
         kept = {**arguments, REPLICATE: level}
-        operation = queue_operation(name, 0, durable, exclusive, auto_delete, kept, user, secret)
+        operation = queue_operation(name, 0, durable, exclusive, auto_delete, kept, user, _secret(arguments))
         queue = self._new_queue(operation, level)
         if exclusive:
             self._own(queue, connection)
@@ -396,9 +400,8 @@ class VHost:
                 first_difference(what, {REPLICATE: level}, {REPLICATE: existing.level})
             return self.operation_log.unchanged(existing.position)
         self._check_name(name)
-        secret = token_hex(SECRET_SIZE) if arguments.get(DEDUPLICATION) else ""
         kept = {**arguments, REPLICATE: level}
-        operation = exchange_operation(name, kind, durable, auto_delete, internal, kept, secret)
+        operation = exchange_operation(name, kind, durable, auto_delete, internal, kept, _secret(arguments))
         if level == "none":
             return self.configuration.create_exchange(operation, 0, b"").position
         if self.engine.passive:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 from qpidd_py.http import definitions, views
 from qpidd_py.http.actions import wanted
 from qpidd_py.http.call import Call, Handler, Json, one
-from qpidd_py.http.door import bad_request, not_found
+from qpidd_py.http.door import bad_request
 from qpidd_py.http.paging import part
-from qpidd_py.security.entries import HOST
 from qpidd_py.security.users import hash_password
 
 # ---- users
@@ -108,47 +106,37 @@ def _policy_routes(path: str, operator: bool) -> tuple[tuple[str, str, Handler],
 # ---- limits
 
 
-def _limits_of(whose: str) -> Callable[[Call], list[Json]]:
-    """Of users, or of virtual hosts."""
-
-    def limits(call: Call) -> list[Json]:
-        found = [item for item in call.door.ask("limit.list") if whose in item]
-        return [{whose: item[whose], "value": item["limits"]} for item in found]
-
-    return limits
-
-
 def _limits(whose: str) -> Handler:
+    """Those of all users, or of the virtual host; of one, if the path names it."""
+
     def limits(call: Call) -> list[Json]:
-        listed, name = ("user.list", "name") if whose == "user" else ("", "")
-        if listed:
-            one(call.door.ask(listed), **{name: call["name"]})
-        elif call["name"] != HOST:
-            raise not_found()
-        return [item for item in _limits_of(whose)(call) if item[whose] == call["name"]]
+        name = call.path.get(whose)
+        if name is not None and whose == "user":
+            one(call.door.ask("user.list"), name=name)
+        found = [item for item in call.door.ask("limit.list") if whose in item and name in (None, item[whose])]
+        return [{whose: item[whose], "value": item["limits"]} for item in found]
 
     return limits
 
 
 def _put_limit(whose: str) -> Handler:
     def put(call: Call) -> None:
-        limits = {call["limit"]: wanted(call.body, "value", int)}
-        call.door.ask("limit.set", **{whose: call["name"]}, limits=limits)
+        call.door.ask("limit.set", **{whose: call[whose]}, limits={call["limit"]: wanted(call.body, "value", int)})
 
     return put
 
 
-def _limit_routes(path: str, whose: str) -> tuple[tuple[str, str, Handler], ...]:
-    one = f"/api/{path}/{{name}}/{{limit}}"
+def _drop_limit(whose: str) -> Handler:
+    return lambda call: call.door.ask("limit.clear", **{whose: call[whose]}, limit=call["limit"]) or None
+
+
+def _limit_routes(whose: str) -> tuple[tuple[str, str, Handler], ...]:
+    path = f"/api/{whose}-limits"
     return (
-        ("GET", f"/api/{path}", _limits_of(whose)),
-        ("GET", f"/api/{path}/{{name}}", _limits(whose)),
-        ("PUT", one, _put_limit(whose)),
-        (
-            "DELETE",
-            one,
-            lambda call: call.door.ask("limit.clear", **{whose: call["name"]}, limit=call["limit"]) or None,
-        ),
+        ("GET", path, _limits(whose)),
+        ("GET", f"{path}/{{{whose}}}", _limits(whose)),
+        ("PUT", f"{path}/{{{whose}}}/{{limit}}", _put_limit(whose)),
+        ("DELETE", f"{path}/{{{whose}}}/{{limit}}", _drop_limit(whose)),
     )
 
 
@@ -177,6 +165,6 @@ SETTING_ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ),
     *_policy_routes("policies", False),
     *_policy_routes("operator-policies", True),
-    *_limit_routes("user-limits", "user"),
-    *_limit_routes("vhost-limits", "vhost"),
+    *_limit_routes("user"),
+    *_limit_routes("vhost"),
 )

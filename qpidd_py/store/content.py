@@ -40,10 +40,9 @@ def _queue_of(operation: Operation) -> str | None:
 
 
 def kept_queues(configuration: Configuration) -> list[Queue]:
-    """The queues whose messages are replicated, without those that end with their connection, and those in which
-    messages wait for their time."""
-    queues = [*configuration.queues.values(), *configuration.own_queues()]
-    return [queue.core for queue in queues if queue.core.replicated and not queue.exclusive]
+    """The queues whose messages are replicated, without those that end with their connection, and those of
+    exchanges."""
+    return [queue.core for queue in configuration.all_queues() if queue.core.replicated and not queue.exclusive]
 
 
 def next_messages(queue: Queue, after: int, last: int = _LAST) -> list[Message]:

@@ -44,9 +44,8 @@ def _between(queue: Queue, low: int, high: int) -> list[Peeked]:
 
 
 def queues(process: BrokerProcess) -> list[DeclaredQueue]:
-    """Those with names, and those in which messages wait for their time."""
-    vhost = process.broker.vhost
-    return [*vhost.queues.values(), *vhost.configuration.own_queues()]
+    """Those with names, and those of exchanges."""
+    return process.broker.vhost.configuration.all_queues()
 
 
 def contents(process: BrokerProcess, up_to: int = 1 << 64) -> Contents:

@@ -69,7 +69,7 @@ def due_when_promoted() -> AbstractContextManager[None]:
     def on_promoted(self: VHostConfiguration) -> None:
         old(self)
         vhost = self._broker.vhost
-        for waiting in vhost.configuration.own_queues():
+        for waiting in filter(None, (exchange.waiting for exchange in vhost.exchanges.values())):
             letter: Any = waiting.core.dead_letter
             vhost.engine.move(waiting.core, 1 << 30, lambda *content, letter=letter: letter("due", *content, b"")[0])
 
