@@ -14,6 +14,7 @@ from qpidd_py.broker.qpid_arguments import EXCLUSIVE_BINDING
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.broker.routing import RoutingTable
 from qpidd_py.core.engine import Engine
+from qpidd_py.core.shadows import copy_first
 from qpidd_py.errors import PageError, ReplyCode
 
 
@@ -64,7 +65,7 @@ class Bindings:
     def _bring_last(self, binding: Binding, shadow: DeclaredQueue) -> None:
         """The exchange's last message, to a queue that gets a binding (`shadow.py`)."""
         try:
-            self._engine.copy_first(shadow.core, lambda _, key, header: self._routing.initial(binding, key, header))
+            copy_first(self._engine, shadow.core, lambda _, key, header: self._routing.initial(binding, key, header))
         except PageError as error:
             text = f"the last message of exchange '{binding.source.name}' in vhost '/' cannot be read"
             raise refuse(ReplyCode.RESOURCE_ERROR, text) from error

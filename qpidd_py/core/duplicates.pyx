@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Publishes that were sent again do not enter a queue twice (`x-message-deduplication`).
 
-Theory.  A queue with a window (`window.pyx`; of an exchange: `shadows.pyx`) remembers the keys of the messages that entered it, whether they are still
-there or not.  What enters is an enqueue in the log, so the window is a function of the log: a backup notes each record
-as its primary did, and nothing is logged for it.  A joining backup and a carry of the journal get the entries
-themselves (OP_REMEMBERED), those behind what they hold.
+Theory.  A queue with a window (`window.pyx`; of an exchange: `shadows.pyx`) remembers the keys of the messages that
+entered it, whether they are still there or not.  What enters is an enqueue in the log, so the window is a function of
+the log: a backup notes each record as its primary did, and nothing is logged for it.  A joining backup and a carry of
+the journal get the entries themselves (OP_REMEMBERED), those behind what they hold.
 
 A publish with a remembered key is left out of that queue, and is confirmed when the message that had the key is safe:
 not before, since a fail-over might lose that one and its key, and the publisher would not send it a third time.  A

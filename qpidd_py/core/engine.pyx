@@ -49,7 +49,6 @@ from qpidd_py.core.retained cimport try_again
 from qpidd_py.core.returns cimport log_counts
 from qpidd_py.core.ring cimport ENTRY_SHARED, ring_at, ring_full
 from qpidd_py.core.settlements cimport forget_returns
-from qpidd_py.core.shadows cimport copy_first
 from qpidd_py.core.slices cimport Slice
 from qpidd_py.core.turn cimport end_turn, shed
 from qpidd_py.core.waiting cimport enqueue_later
@@ -321,11 +320,6 @@ cdef class Engine:
         None to end it here; a full queue that refuses it ends it, too, and so does a message that is not in memory
         (`paging.soon`).  Each leaves in the batch that has its copy."""
         return move_messages(self, queue, limit, route, True, True, None)
-
-    def copy_first(self, Queue queue, route):
-        """Puts a copy of the queue's first message where `route(exchange, routing key, header)` says; whether a queue
-        took it.  Raises PageError if the message cannot be read."""
-        return copy_first(self, queue, route)
 
     def drain(self, Queue queue, route, waiter=None):
         """As `move` for all that is in a queue which is about to be deleted, handed out or not; its dead letters are

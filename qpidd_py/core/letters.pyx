@@ -259,7 +259,7 @@ cdef Route admitting(Engine engine, Route route, const uint8_t* exrk, const uint
                        PyBytes_FromStringAndSize(<const char*>body, body_size))
             engine.refused.append((queue, content))
             engine.want_turn()
-    refused = full + shadows_of(route, full)
+    refused = {*full, *shadows_of(route, full)}
     rest = Route([queue for queue in route.queues if queue not in refused], numbering=route.numbering)
     if rest.nowhere:
         rest = Route([], numbering=route.numbering)

@@ -14,7 +14,9 @@ twice for that.
 """
 from libc.stdint cimport int64_t
 
+from qpidd_py.core.engine cimport Engine
 from qpidd_py.core.letters cimport at_once, expiry_of, put
+from qpidd_py.core.queue cimport Queue
 from qpidd_py.core.ring cimport content_of, ring_at
 
 from qpidd_py.errors import PageError
@@ -34,8 +36,9 @@ cdef list shadows_of(Route route, list full):
     return [shadow for queue in full for shadow in gates.get(queue, ())]
 
 
-cdef bint copy_first(Engine engine, Queue queue, route) except -1:
-    """See Engine.copy_first."""
+def copy_first(Engine engine, Queue queue, route):
+    """Puts a copy of the queue's first message where `route(exchange, routing key, header)` says; whether a queue took
+    it.  Raises PageError if the message cannot be read."""
     cdef int64_t index = queue.first_ready()
     cdef bint held
     cdef Route to
@@ -46,11 +49,11 @@ cdef bint copy_first(Engine engine, Queue queue, route) except -1:
     if queue.timed and queue.expired(index, engine.now):
         return False
     exchange, routing_key, header, body = content_of(ring_at(&queue.main, index))
-    held = ring_at(&queue.main, index).id >= queue.barrier      # of a transaction that is not safe: so is the copy
-    engine.inherited = expiry_of(queue, index)
     to = route(exchange, routing_key, header)
+    held = ring_at(&queue.main, index).id >= queue.barrier      # of a transaction that is not safe: so is the copy
     if held:
         engine.hold_outputs(to.queues)
+    engine.inherited = expiry_of(queue, index)
     try:
         return put(engine, to, exchange, routing_key, header, body) != 0
     finally:

@@ -8,6 +8,7 @@ import pytest
 from pamqp import commands
 
 from qpidd_py.broker.broker import Broker
+from qpidd_py.core.shadows import copy_first
 from tests.unit.broker.numbered import done, got, link, plain, promoted, publish, queue, site
 from tests.unit.broker.peer import Peer, Replicated
 
@@ -337,3 +338,23 @@ def test_an_alternate_without_a_name_is_one() -> None:
     peer.send(1, Exchange.Declare(exchange="x", exchange_type="fanout"))
     (answer,) = done(peer)
     assert answer.reply_code == 406
+
+
+def test_a_copy_that_fails_leaves_its_time_to_nobody() -> None:
+    peer = site(Broker())
+    kept(peer)
+    publish(peer, b"short", expiration="100")
+    queue(peer, "q", "")
+    broker = peer.broker
+
+    def fails(*_: bytes) -> Any:
+        raise RuntimeError
+
+    shadow = broker.vhost.exchanges["x"].shadow
+    assert shadow is not None
+    with pytest.raises(RuntimeError):
+        copy_first(broker.engine, shadow.core, fails)
+    publish(peer, b"lasts", to="", key="q")
+    broker.engine.now += 1000
+    broker.engine.expire_due()
+    assert bodies(peer) == [b"lasts"]
