@@ -177,11 +177,18 @@ class ClientConnection:
         return self.admin or "qpid.ha-backup" in self.client_properties
 
     @property
+    def administers(self) -> bool:
+        """True for the brokers' user, and for one with the tag; for one who may do everything, where brokers have no
+        user."""
+        if self.user in self.broker.couriers:
+            return True
+        return not self.broker.couriers if self.access.everything else self.access.has(ADMINISTRATOR)
+
+    @property
     def limited(self) -> bool:
         """Whether limits of its user hold for it.  Not for brokers, nor for the tools of administrators: these could
         not take back a limit that is too low."""
-        administers = self.access.everything or self.access.has(ADMINISTRATOR)
-        return self.user not in self.broker.couriers and not (self.admin and administers)
+        return self.user not in self.broker.couriers and not (self.admin and self.administers)
 
     @property
     def holds_messages(self) -> bool:

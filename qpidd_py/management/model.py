@@ -100,7 +100,7 @@ class Management:
         """Answers a request, one slice with each step: `reply` is called for each part, the last one now or later.
         Never raises because of the request's content.  `asker` may see what is exclusive to it, a courier all."""
         try:
-            check_request(self.broker, asker, method, arguments)
+            check_request(asker, method, arguments)
             if method.startswith("ha."):
                 self._ha_request(method, arguments, reply, asker.user if asker is not None else "")
             elif method in self._lists:
@@ -108,7 +108,7 @@ class Management:
             elif method == "queue.peek":
                 reply({"ok": True, "result": (yield from self._queue_peek(arguments, asker))})
             elif method == "user.self":
-                reply({"ok": True, "result": who(self.broker, asker)})
+                reply({"ok": True, "result": who(asker)})
             elif method == "session.close":
                 reply({"ok": True, "result": self._session_close(arguments, asker)})
             elif method in self._methods:
@@ -199,7 +199,7 @@ class Management:
         found = next((each for each in self.broker.connections if each.number == number), None)
         if found is None or found.link is not None:
             raise NotFound(f"no client has connection {str(number)[:SHOWN]}")
-        if not administers(self.broker, asker) and (asker is None or asker.user != found.user):
+        if not administers(asker) and (asker is None or asker.user != found.user):
             raise RequestError(f"connection {number} is of another user, {found.user[:SHOWN]!r}")
         log.warning("connection %d of %s is closed by a request: %s", found.number, found.peer, shown(reason))
         found.close(ReplyCode.CONNECTION_FORCED, reason.encode("utf-8", "replace").decode())

@@ -19,7 +19,6 @@ all users administer that may do everything.  Who may do everything has all tags
 from collections.abc import Mapping
 from typing import Final
 
-from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.management.request import Forbidden, Json
 from qpidd_py.security.entries import ADMINISTRATOR, CONFIGURE, MONITORING, POLICYMAKER, READ, WRITE
@@ -28,19 +27,16 @@ Asker = ClientConnection | None
 """None: the broker itself."""
 
 
-def administers(broker: Broker, asker: Asker) -> bool:
-    if asker is None or asker.user in broker.couriers:
-        return True
-    access = asker.access
-    return not broker.couriers if access.everything else access.has(ADMINISTRATOR)
+def administers(asker: Asker) -> bool:
+    return asker is None or asker.administers
 
 
-def check_request(broker: Broker, asker: Asker, method: str, arguments: Json) -> None:
+def check_request(asker: Asker, method: str, arguments: Json) -> None:
     """Raises Forbidden.  What is missing or wrong in the arguments is left to the request itself."""
     if method == "user.self":
         return
     if method.partition(".")[0] in ("user", "permission", "topic", "limit"):
-        if not administers(broker, asker):
+        if not administers(asker):
             raise Forbidden(f"{method}: user {_name(asker)!r} is no administrator")
         return
     if asker is None or asker.access.everything:
@@ -64,10 +60,10 @@ def _check_policies(asker: ClientConnection, method: str, arguments: Json) -> No
         raise Forbidden(f"{method}: user {_name(asker)!r} has no tag {' or '.join(reversed(wanted))}")
 
 
-def who(broker: Broker, asker: Asker) -> Json:
+def who(asker: Asker) -> Json:
     """The answer to `user.self`."""
     tags = set(asker.access.tags) if asker is not None else set()
-    if administers(broker, asker):
+    if administers(asker):
         tags.add(ADMINISTRATOR)
     elif asker is not None and asker.access.everything:
         tags.discard(ADMINISTRATOR)

@@ -56,6 +56,16 @@ def test_the_tools_of_administrators_and_brokers_are_beyond_the_limits_of_users(
     assert entered(broker)
 
 
+def test_where_brokers_have_a_user_only_that_one_and_administrators_are_beyond_them() -> None:
+    """Who may do everything does not administer there, and could not take a limit back."""
+    broker = Broker()
+    broker.couriers.add("ha")
+    limited(broker, "guest", max_connections=0)
+    assert not entered(broker, **ADMIN)
+    limited(broker, "ha", max_connections=0)
+    assert entered(broker, "ha")
+
+
 def test_who_says_that_he_administers_counts_for_his_user() -> None:
     realm = Realm()
     realm.allow(".*", ".*", ".*")
