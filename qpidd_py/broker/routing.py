@@ -20,7 +20,7 @@ from qpidd_py.broker.dead_letter import REJECTED, Death, goes_round, mark, reada
 from qpidd_py.broker.delayed import delay_of, without_delay
 from qpidd_py.broker.exchange import Binding, Exchange
 from qpidd_py.broker.queue import DeclaredQueue
-from qpidd_py.broker.shadow import matches
+from qpidd_py.broker.shadow import leads, matches
 from qpidd_py.broker.way import NOTHING, Way
 from qpidd_py.core.delays import Delays
 from qpidd_py.core.engine import Engine
@@ -224,17 +224,30 @@ class RoutingTable:
     def initial(self, binding: Binding, routing_key: bytes, header: bytes) -> Route:
         """For the last message of an exchange that has a new binding: the queues that it brings it to, and that it has
         not reached on another way."""
-        properties = readable_properties(header)
+        properties, destination = readable_properties(header), binding.destination
         keys = [routing_key, *copied_to(properties.get("headers", {}))]
         taken = [key for key in keys if matches(binding, key, properties)]
-        before = self._copied(binding.source, keys, header).queues
-        way = Way()
-        if isinstance(binding.destination, Exchange):
-            way = self._copied(binding.destination, taken, header)
-        elif taken:
-            way.queues[binding.destination.core] = NOTHING
-        way.without(lambda core: core in before or self._takes_none(core))
+        if isinstance(destination, Exchange):
+            before = self._copied(binding.source, keys, header).queues
+            way = self._copied(destination, taken, header).without(lambda core: core in before)
+        else:
+            way = Way()
+            if taken and not any(self._reaches(binding.source, destination, key, properties) for key in keys):
+                way.queues[destination.core] = NOTHING
+        way.without(self._takes_none)
         return way.route() if way.queues else Route([])
+
+    def _reaches(
+        self, source: Exchange, queue: DeclaredQueue, routing_key: bytes, properties: Mapping[str, Any]
+    ) -> bool:
+        """Whether the queue gets such a message; asks for no other queue that is bound to `source`."""
+        if leads(source, queue, routing_key, properties):
+            return True
+        onward = [each for each in source.onward if leads(source, each, routing_key, properties)]
+        alternate = self._exchanges.get(source.alternate) if source.alternate is not None else None
+        if alternate is not None and not source.matching(routing_key, properties):
+            onward.append(alternate)
+        return any(queue.core in self._walk(each, routing_key, properties).queues for each in onward)
 
     def router(self, exchange: str, excluded: Queue | None = None) -> Router:
         """For many messages at one time: where headers do not matter, each routing key is looked up once.

@@ -18,6 +18,8 @@ from qpidd_py.core.queue import Queue
 
 SHADOW: Final = "amq.shadow."
 """Begins the name, in logs and lists, of an exchange's queue of copies."""
+FEW: Final = 8
+"""Bindings that are looked at one by one."""
 WAITING: Final = "amq.delayed."
 """The same, of the queue in which messages of an exchange wait (`delayed.py`)."""
 
@@ -57,3 +59,14 @@ def matches(binding: Binding, routing_key: bytes, properties: Mapping[str, Any])
     alone = type(source)(source.name, False, False, False, source.arguments)
     alone.add(Binding(alone, binding.destination, binding.routing_key, binding.arguments))
     return bool(alone.matching(routing_key, properties))
+
+
+def leads(
+    source: Exchange, destination: DeclaredQueue | Exchange, routing_key: bytes, properties: Mapping[str, Any]
+) -> bool:
+    """Whether a message takes a binding to this destination.  What others have bound costs nothing, unless this
+    destination has many bindings itself."""
+    table = source.tables.get(destination, {})
+    if len(table) > FEW:
+        return destination in source.matching(routing_key, properties)
+    return any(matches(binding, routing_key, properties) for binding in table.values())
