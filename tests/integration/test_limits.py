@@ -8,6 +8,9 @@ from typing import Any
 import pika
 import pytest
 
+from qpidd_py.amqp.client_handshake import Login
+from qpidd_py.cli.client_socket import Deadline, ManagementSocket, Target
+from qpidd_py.security.users import hash_password
 from tests.integration.test_users import Users, channel, refused, restarted
 from tests.support.members import TIME
 from tests.support.process import BrokerProcess
@@ -71,9 +74,7 @@ def said(call: Any, *arguments: Any, **named: Any) -> str:
     try:
         call(*arguments, **named)
     except pika.exceptions.AMQPError as error:
-        found: Any = error.args[0] if isinstance(error, pika.exceptions.ProbableAccessDeniedError) else error
-        found = getattr(found, "args", [found])[0] if not hasattr(found, "reply_code") else found
-        return f"{getattr(found, 'reply_code', '')} {getattr(found, 'reply_text', found)}"
+        return str(error)
     return ""
 
 
@@ -112,10 +113,6 @@ def test_the_words_are_rabbitmqs(tmp_path: Path) -> None:
 
 
 def cluster_user(broker: BrokerProcess) -> None:
-    from qpidd_py.amqp.client_handshake import Login
-    from qpidd_py.cli.client_socket import Deadline, ManagementSocket, Target
-    from qpidd_py.security.users import hash_password
-
     with ManagementSocket(Target("127.0.0.1", broker.port, Login("guest", "guest", "")), Deadline(TIME)) as door:
         door.request("user.put", {"user": "anna", "hash": hash_password("secret", log2n=4)})
         door.request("permission.set", {"user": "anna", "configure": ".*", "write": ".*", "read": ".*"})
