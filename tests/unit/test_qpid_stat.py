@@ -1,8 +1,6 @@
 """`qpid-stat`: screens, order, rates, errors; against real connections behind a socket."""
 
 import json
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from pamqp import commands
@@ -12,7 +10,6 @@ from qpidd_py.cli import qpid_config, qpid_stat
 from qpidd_py.cli.qpid_stat import main
 from qpidd_py.cli.stat_views import CONNECTIONS, EXCHANGES, QUEUES, SUBSCRIPTIONS, general, memory
 from qpidd_py.management.model import Management
-from qpidd_py.security.rights import Access
 from tests.support.socket_broker import SocketBroker
 from tests.unit.broker.peer import Peer
 
@@ -221,8 +218,7 @@ def test_who_may_close_a_connection(asker, arguments, said):
     broker.couriers.add("ha")
     peer, replies = Peer(broker), []
     arguments = {"number": peer.connection.number, **arguments}
-    connection: Any = SimpleNamespace(user=asker, access=Access(asker, "/"))
-    for _ in Management(broker).work("session.close", arguments, replies.append, connection):
+    for _ in Management(broker).work("session.close", arguments, replies.append, Peer(broker, user=asker).connection):
         pass
     (reply,) = replies
     assert reply == {"ok": True, "result": {"closed": "memory"}} if said is None else said in reply["error"]
