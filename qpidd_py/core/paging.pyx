@@ -230,9 +230,7 @@ cdef void count_in(Queue level, Ring* ring, Segment segment) noexcept:
     while i < ring.tail and ring_at(ring, i).id <= segment.high:
         e = ring_at(ring, i)
         if e.state != GONE and e.segment == <void*>segment:
-            level.unreadable += 1
-            if level.parent is not None:
-                level.parent.unreadable += 1
+            level.count_unreadable(1)
         i += 1
 
 

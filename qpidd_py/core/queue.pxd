@@ -77,7 +77,10 @@ cdef class Queue:
     cdef uint64_t token                     # position; 0 = none yet
     cdef size_t turn                        # whose turn it is
     cdef bint ranked                        # some consumer has a priority; consumers stand in their order then
-    cdef Queue level_for(self, const uint8_t* record)
+    cdef inline Queue level_for(self, const uint8_t* record):
+        """Where the message of this record belongs: a queue without levels is its own."""
+        return self if self.levels is None else self.level_of(record)
+    cdef Queue level_of(self, const uint8_t* record)
     cdef inline Queue leaf(self):
         """Where the messages are of which somebody has noted that they are here."""
         return self if self.levels is None else <Queue>self.levels[0]
@@ -96,6 +99,7 @@ cdef class Queue:
     cdef void set_delivered(self, uint64_t id, uint32_t rank) noexcept
     cdef uint32_t rank(self) noexcept
     cdef int push(self, Segment segment, uint32_t offset, uint32_t size, uint64_t id, uint8_t flags) except -1
+    cdef void flag(self, Entry* e, uint8_t flags) noexcept
     cdef int room_for(self, uint64_t more) except -1
     cdef int grow(self) except -1
     cdef int64_t first_ready(self) noexcept nogil
@@ -119,6 +123,7 @@ cdef class Queue:
     cdef void look_from(self, uint64_t index) noexcept
     cdef int dequeue(self, uint64_t index) except -1
     cdef void release(self, Entry* e) noexcept
+    cdef void count_unreadable(self, int64_t more) noexcept
     cdef int remove_range(self, uint64_t low, uint64_t high) except -1
     cdef void squeeze(self) noexcept
     cdef void remove_from(self, Ring* ring, uint64_t low, uint64_t high) noexcept

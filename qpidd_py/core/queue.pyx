@@ -79,11 +79,8 @@ cdef class Queue:
         for level in self.levels or ():
             level.count_returns(most)
 
-    cdef Queue level_for(self, const uint8_t* record):
-        cdef uint8_t priority
-        if self.levels is None:
-            return self
-        priority = priority_of(record)
+    cdef Queue level_of(self, const uint8_t* record):
+        cdef uint8_t priority = priority_of(record)
         if self.weighted:
             return <Queue>self.levels[priority >= HIGH]
         return <Queue>self.levels[priority if priority < len(self.levels) else len(self.levels) - 1]
@@ -185,17 +182,21 @@ cdef class Queue:
         self.enqueued += 1
         if self.parent is not None:
             self.parent.enqueued += 1
-        if record[5] & FLAG_TIMED:
+        if record[5] & (FLAG_TIMED | FLAG_WHOLE):
+            self.flag(e, record[5])
+        self.count(1, 0, size, e.body)
+        return 0
+
+    cdef void flag(self, Entry* e, uint8_t flags) noexcept:
+        if flags & FLAG_TIMED:
             e.flags |= ENTRY_TIMED
             self.timed = True
             if self.parent is not None:
                 self.parent.timed = True
-        if record[5] & FLAG_WHOLE:
+        if flags & FLAG_WHOLE:
             e.flags |= ENTRY_WHOLE
-            if id > self.last_whole:        # the difference brings older ones later
-                self.last_whole = id
-        self.count(1, 0, size, e.body)
-        return 0
+            if e.id > self.last_whole:      # the difference brings older ones later
+                self.last_whole = e.id
 
     cdef int room_for(self, uint64_t more) except -1:
         """The next `more` pushes need no memory; a MemoryError changes nothing."""
@@ -331,12 +332,10 @@ cdef class Queue:
         return self.gone_index + 1 == index
 
     cdef void release(self, Entry* e) noexcept:
-        cdef Segment segment = <Segment>e.segment
-        segment.live -= e.size
-        if segment.rotten:
-            self.unreadable -= 1
-            if self.parent is not None:
-                self.parent.unreadable -= 1
+        cdef void* segment = e.segment
+        (<Segment>segment).live -= e.size
+        if (<Segment>segment).rotten:
+            self.count_unreadable(-1)
         if e.state == UNACKED:
             self.count(0, -1, -<int64_t>e.size, 0)
         else:
@@ -346,7 +345,12 @@ cdef class Queue:
             self.parent.dequeued += 1
         e.state = GONE
         e.segment = NULL
-        Py_DECREF(segment)
+        Py_DECREF(<Segment>segment)
+
+    cdef void count_unreadable(self, int64_t more) noexcept:
+        self.unreadable += more
+        if self.parent is not None:
+            self.parent.unreadable += more
 
     cdef int remove_range(self, uint64_t low, uint64_t high) except -1:
         """A backup applies a dequeue: all ids in low..high go, in both rings."""
