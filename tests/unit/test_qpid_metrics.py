@@ -1,6 +1,7 @@
 """`qpid-metrics`: what Prometheus reads, in its own format; against a broker behind a socket."""
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,12 @@ from qpidd_py.cli import metric_views
 from qpidd_py.cli.qpid_metrics import Scrape, main, make_parser
 from qpidd_py.cli.target import target_of
 from tests.support.socket_broker import SocketBroker
+from tests.support.system import needs
 from tests.unit.ha.world import World
 from tests.unit.test_qpid_stat import declared
 
 RULES = Path(__file__).parents[2] / "config/prometheus/qpidd.rules.yml"
+ALERTS = Path(__file__).with_name("alerts.yml")
 PAGE = Path(__file__).parents[2] / "docs/reference/qpid-metrics.md"
 
 QUERY = {
@@ -174,6 +177,19 @@ def test_rules_and_page_name_only_metrics_that_there_are(server, scrape):
     declared(server, "q")
     there = {name for name, *_ in scrape("--queues", "1")}
     rules = yaml.safe_load(RULES.read_text())["groups"][0]["rules"]
-    assert all(set(re.findall(r"qpidd_\w+", rule["expr"])) <= there for rule in rules) and len(rules) == 6
+    assert all(set(re.findall(r"qpidd_\w+", rule["expr"])) <= there for rule in rules) and len(rules) == 9
     page = set(re.findall(r"`((?:qpidd|rabbitmq)_\w+?)(?:\{\w+\})?`", PAGE.read_text()))
     assert page <= there and len(page) > 15
+
+
+@needs("promtool")
+def test_alerts_of_what_a_cluster_goes_through():
+    found = subprocess.run(["promtool", "test", "rules", ALERTS], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+def test_each_alert_has_a_case():
+    alerts = {rule["alert"] for rule in yaml.safe_load(RULES.read_text())["groups"][0]["rules"]}
+    cases = yaml.safe_load(ALERTS.read_text())["tests"]
+    raised = {test["alertname"] for case in cases for test in case["alert_rule_test"] if test.get("exp_alerts")}
+    assert raised == alerts
