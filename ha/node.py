@@ -28,9 +28,9 @@ from ha.model.view import View
 from ha.primary.primary import Primary
 from ha.primary.relocation import Relocation, choose
 from ha.promotion.candidacy import Candidacy
+from ha.promotion.case import ManagerRecord
 from ha.promotion.claims import Claim, ClaimRequest, grant
 from ha.promotion.promoter import NO_WISH, Promoter, Wish
-from ha.promotion.promotion import ManagerRecord
 from ha.promotion.score import Outlook
 from ha.promotion.takeover import Takeover
 from ha.role import Role

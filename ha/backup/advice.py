@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ha.model.environment import Outcome
+from ha.model.membership import newest_of
 from ha.model.view import Survey, View
 
 
 def advise(me: View, survey: Survey, journals: bool = False) -> str:
     """Empty when a primary answers.  `journals`: what a member held outlives it."""
     views = [me, *survey.views]
-    newest = max((view.in_sync for view in views), key=lambda in_sync: in_sync.key)
+    newest = newest_of(*(view.in_sync for view in views))
     if newest.brokers and me.address not in newest.brokers:
         return f"it is no longer a member of the cluster ({', '.join(newest.brokers)})"
     if any(view.state.is_primary for view in views):

@@ -28,7 +28,7 @@ from ha.model.environment import Answer, Configuration, Environment, Outcome, St
 from ha.model.hearing import Hearing
 from ha.model.journal_watch import JournalWatch
 from ha.model.logins import KnownLogins
-from ha.model.membership import HaState, InSync, Member
+from ha.model.membership import HaState, InSync, Member, newest_of
 from ha.model.position import epoch_of, epochs_in, far_ahead, text
 from ha.model.refusals import Refusals
 from ha.model.safety import Safety
@@ -246,8 +246,7 @@ class LocalMember:
             had, knows = (f"{it.epoch} and {it.in_sync.epoch}.{it.in_sync.version}" for it in (state, noted))
             self._found_copy(f"its vote and set are of epochs {had}, its journal knows {knows}")
             epoch, leader = max(noted.ballot, state.ballot)
-            in_sync = max(noted.in_sync, state.in_sync, key=lambda known: known.key)
-            self.persist(epoch=epoch, leader=leader, in_sync=in_sync)
+            self.persist(epoch=epoch, leader=leader, in_sync=newest_of(noted.in_sync, state.in_sync))
 
     def _found_copy(self, why: str) -> None:
         """The parts of our data directory are not of one moment: what they hold may lack something."""
@@ -293,7 +292,7 @@ class LocalMember:
             self._fresh, self.lost = False, ""
             self.copied = self.copied if listed.instance != self.instance else ""
         self._vouched = in_sync.key if complete else self._vouched
-        self._received = max(self._received, in_sync, key=lambda known: known.key)
+        self._received = newest_of(self._received, in_sync)
         self.persist()
 
     @property
@@ -318,8 +317,7 @@ class LocalMember:
         return not self.disk.error
 
     def _with_received(self, state: HaState) -> HaState:
-        received = self._received
-        newest = max(received, state.in_sync, key=lambda known: known.key)
+        newest = newest_of(self._received, state.in_sync)
         return state.advance(in_sync=newest, vouched=max(state.vouched, self._vouched))
 
     def _store(self, state: HaState) -> None:
@@ -363,7 +361,7 @@ class LocalMember:
 
     def latest(self) -> list[str]:
         """`others` by the newest set that we have or that others told us of."""
-        return self.others(max(self.persisted.in_sync, self._heard, key=lambda in_sync: in_sync.key))
+        return self.others(newest_of(self.persisted.in_sync, self._heard))
 
     def survey(self, answers: Mapping[str, Answer]) -> Survey:
         """Evaluate the answers of other brokers."""
@@ -436,5 +434,5 @@ class LocalMember:
 
     def heard_of(self, sets: Iterable[InSync]) -> None:
         """Other brokers, or the registry, name these sets."""
-        self._heard = max((self._heard, *sets), key=lambda in_sync: in_sync.key)
+        self._heard = newest_of(self._heard, *sets)
         self.look_for_namesake(self._heard)

@@ -176,6 +176,11 @@ class InSync:
         return cls(epoch, short_text(value, "leader"), version, parsed, tuple(brokers))
 
 
+def newest_of(*sets: InSync) -> InSync:
+    """The one with the highest key; without any the empty one."""
+    return max(sets, key=lambda in_sync: in_sync.key, default=InSync())
+
+
 @dataclass(frozen=True)
 class HaState:
     """Vote and set, written to disk before they take effect, so that a restart forgets no vote.

@@ -22,7 +22,7 @@ from typing import Final
 from ha.model.environment import Exchanged
 from ha.model.local_member import LocalMember
 from ha.model.view import View
-from ha.promotion.promotion import ManagerRecord
+from ha.promotion.case import ManagerRecord
 from ha.promotion.score import NO_REGISTRY, SLOW, Outlook, Registry, score
 
 REREAD: Final = 1.0

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ha.model.environment import Answer, Exchanged, Outcome
-from ha.model.membership import HaState, InSync, Member
+from ha.model.membership import HaState, InSync, Member, newest_of
 from ha.model.position import far_ahead, text
 from ha.model.protocol import need, need_epoch
 from ha.model.safety import Safety
@@ -166,7 +166,7 @@ def contradicted(claim: Claim, own_id: str, exchanged: Exchanged) -> str:
     rival = max(exchanged.states, key=lambda state: state.ballot, default=HaState(own_id))
     if rival.ballot > (claim.epoch, own_id):
         return f"broker {rival.leader[:8]} has claimed epoch {rival.epoch} meanwhile"
-    newest = max((state.in_sync for state in exchanged.states), key=lambda in_sync: in_sync.key, default=InSync())
+    newest = newest_of(*(state.in_sync for state in exchanged.states))
     if newest.key > claim.base.key:
         return f"in-sync set {newest.key} was recorded meanwhile, the claim is based on {claim.base.key}"
     return ""

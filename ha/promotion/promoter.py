@@ -26,8 +26,9 @@ from ha.model.local_member import LocalMember
 from ha.model.membership import HaState, InSync
 from ha.model.survey import Both, Round
 from ha.model.view import Survey, View
+from ha.promotion.case import ManagerRecord
 from ha.promotion.claims import Claim, ClaimRequest, contradicted, decide_claims, denial, fell_silent
-from ha.promotion.promotion import ManagerRecord, Refuse, decide
+from ha.promotion.promotion import Refuse, decide
 from qpidd_py.errors import LinkError
 
 

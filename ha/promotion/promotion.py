@@ -44,9 +44,6 @@ Rules, in order (N = newest set, I = this broker, P = any other):
           members keep journals, and a P of N is down          => the same: what it has acknowledged is on its disk
           a reachable P, on the list, holds more               => refused, P named; else claim: total failure, best copy
 
-A broker that has claimed an epoch, by the registry or any broker heard, and does not know that, has a data directory
-that was put back from an older copy (`View.outdated`): it is not whole, whatever it says.
-
 What a broker holds is as new as the set of which it has the log (`HaState.vouched`), not as one that it was told of: a
 copy that is cut off while it takes over a difference is as old as before.  For the same reason the first set of a new
 primary lists a broker that was restarted as N does, unless it holds as much as the new primary.
@@ -67,20 +64,10 @@ included.
 R3's silence: a broker that is new, or has lost its disk, cannot tell a fresh cluster from one whose other members hold
 everything and cannot be heard.
 
-With a *registry* (`recorder.py`) N is certain: no set is in force that is not in it.  Then R2 for a whole member of N,
-R3's silence, R4's doubt and R5's unheard claimant do not apply, because each of them guards against a silent broker
-that knows a newer set; and "fresh" means that the registry is empty, too.  N is not certain when a broker that was
-heard knows a newer set than the registry: the registry was switched on later, or lost its content.  But a set that its
-leader has stored and not recorded yet is certain if that leader is heard, whole, and its claim is the last one on
-record: only the leader of an epoch makes sets of it, and a later epoch would be on record.
-
-N may be on record without being in force, if its leader died in between.  Until N is known to be in force, the members
-of the set before it that N lacks are on record, too (`HaState.replaced`), and in R5 they count as members of N.
-
-A registry may also know that a broker is *gone* (its node was fenced): then it is certainly dead.  A refused connection
-does not prove that.  With neither a registry nor `quorum` a broker whose host refuses counts as dead nevertheless, but
-only when the host has refused on every port that the broker is known by, for `dead_after`, without a sign of life
-(`refusals.py`); before that it is silent.  That it is dead then is one of the assumptions of `manager`.
+With a *registry* N may be certain, and a broker may be known to be gone (`case.py`).  With neither a registry nor
+`quorum` a broker whose host refuses counts as dead nevertheless, but only when the host has refused on every port that
+the broker is known by, for `dead_after`, without a sign of life (`refusals.py`); before that it is silent.  That it is
+dead then is one of the assumptions of `manager`.
 
 With *journals* what a broker has acknowledged outlives it, so a dead member of N counts as one that may come back.  A
 broker that has restarted is one that stood still.
@@ -95,16 +82,17 @@ The second step, the claim, is in `claims.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 
-from ha.model.environment import Exchanged, Outcome
-from ha.model.membership import HaState, InSync, Member
+from ha.model.environment import Outcome
+from ha.model.membership import InSync, Member
 from ha.model.position import LAST_EPOCH, text
 from ha.model.safety import Safety
 from ha.model.status import State
 from ha.model.twins import REMEDY
 from ha.model.view import Survey, View
+from ha.promotion.case import Case, ManagerRecord, newest_set
 from ha.promotion.claims import Claim
 
 
@@ -113,142 +101,6 @@ class Refuse:
     """A refusal; the text is for the administrator and names a better broker if there is one."""
 
     text: str
-
-
-@dataclass(frozen=True)
-class ManagerRecord:
-    """What the manager knows: its registry, read in the first step; or a set that came with the request."""
-
-    states: tuple[HaState, ...] = ()
-    known: InSync = field(default_factory=InSync)
-    registry: bool = False
-    """True if there is a registry and it has answered."""
-    gone: frozenset[str] = frozenset()
-    """As in `Exchanged`."""
-
-    @classmethod
-    def read(cls, exchanged: Exchanged, known: InSync | None = None) -> ManagerRecord:
-        return cls(exchanged.states, known or InSync(), True, exchanged.gone)
-
-    @property
-    def newest(self) -> InSync:
-        return max((self.known, *(state.in_sync for state in self.states)), key=lambda in_sync: in_sync.key)
-
-    def covers(self, newest: InSync, heard: Iterable[View] = ()) -> bool:
-        """True if this is certainly the newest set: it is on record, or of the last epoch on record, and its leader is
-        among `heard` and knows no newer one."""
-        sets = [state.in_sync.key for state in self.states]
-        recorded = max(sets, default=InSync().key) >= newest.key
-        return self.registry and (recorded or (self._last(newest) and any(_leads_to(view, newest) for view in heard)))
-
-    def _last(self, newest: InSync) -> bool:
-        claimed = max((state.ballot for state in self.states), default=(0, ""))
-        return claimed == (newest.epoch, newest.leader)
-
-    def replaced(self, newest: InSync) -> tuple[Member, ...]:
-        """Brokers, other than the members of this set, that may hold all that was confirmed, because the set is not
-        known to be in force."""
-        latest = max((state.in_sync for state in self.states), key=lambda in_sync: in_sync.key, default=InSync())
-        entries = [state.replaced for state in self.states if state.in_sync.key == latest.key]
-        replaced = min(entries, default=())
-        if latest.key != newest.key:
-            replaced = (*latest.members, *replaced)
-        return tuple(member for member in replaced if not newest.lists(member))
-
-    def dead(self, newest: InSync) -> frozenset[str]:
-        """Addresses of the brokers that are gone, without those that also belong to a broker that is not gone."""
-        sets = (newest.members, *((*state.in_sync.members, *state.replaced) for state in self.states))
-        known = {member for members in sets for member in members}
-        living = {member.address for member in known if member.id not in self.gone}
-        return frozenset({member.address for member in known} - living)
-
-    def settle(self, survey: Survey, newest: InSync) -> Survey:
-        """The survey, in which a silent broker that is gone counts as one whose host refuses."""
-        gone = self.dead(newest)
-        outcomes = {
-            address: Outcome.REFUSED if outcome is Outcome.SILENT and address in gone else outcome
-            for address, outcome in survey.outcomes.items()
-        }
-        return replace(survey, outcomes=outcomes)
-
-
-@dataclass(frozen=True)
-class _Case:
-    """Everything that a decision is based on."""
-
-    me: View
-    survey: Survey
-    safety: Safety
-    newest: InSync
-    claimed: tuple[int, str]
-    """The highest ballot."""
-    certain: bool
-    """True if no silent broker can know a newer set."""
-    behind: bool = False
-    replaced: tuple[Member, ...] = ()
-    """Brokers, other than the members of N, that may hold all that was confirmed."""
-    gone: frozenset[str] | None = None
-    """With a registry: addresses of the brokers that are certainly dead."""
-    older_than: int = 0
-    """The epoch that shows that what this broker holds is an old copy; 0 if none does."""
-
-    @property
-    def whole(self) -> bool:
-        """R4: True if this broker holds every confirmed message."""
-        return self.me.whole and self.newest.lists(self.me.member)
-
-    @property
-    def restored(self) -> bool:
-        """True if a journal has brought back what this broker holds, and the manager may not choose an older copy."""
-        listed = any(self.me.member.same_life(member) for member in self.newest.members)
-        return not listed and self.safety.mode != "availability"
-
-    @property
-    def returns(self) -> bool:
-        """True if this broker was removed by a set that is on record and not known to be in force: it may hold all that
-        was confirmed, and no other broker does (R5 asks for the members of that set)."""
-        return any(member.id == self.me.id and member.address == self.me.address for member in self.replaced)
-
-    @property
-    def fresh(self) -> bool:
-        return not self.newest.version and not self.claimed[0]
-
-    @property
-    def others(self) -> list[Member]:
-        """Members of N, and the brokers that N replaces, without this broker (R5)."""
-        return [member for member in (*self.newest.members, *self.replaced) if not self._is_me(member)]
-
-    def may_live(self, member: Member) -> bool:
-        """True if the broker, or what it holds, may live although its host refuses connections."""
-        if self.safety.journals and self.safety.mode != "availability":
-            return True  # what it holds does, on its disk
-        if self.gone is None:
-            return self.safety.mode == "quorum"
-        return self.safety.mode != "availability" and member.address not in self.gone
-
-    def _is_me(self, member: Member) -> bool:
-        me = self.me
-        if me.member.stands_for(member) or member.id != me.id:
-            return member.id == me.id
-        if me.address:
-            return member.address == me.address
-        return member.address not in self.survey.outcomes  # if that address was asked, another broker has it
-
-    @property
-    def silent(self) -> list[str]:
-        """Addresses of the brokers that cannot say what they know, because they do not answer or have forgotten it."""
-        survey = self.survey
-        return [
-            address
-            for address, outcome in survey.outcomes.items()
-            if outcome is Outcome.SILENT or survey.ids.get(address) in survey.lost
-        ]
-
-
-def newest_set(me: View, views: Iterable[View], record: ManagerRecord | None = None) -> InSync:
-    """The newest set known to any of these."""
-    sets = [me.in_sync, (record or ManagerRecord()).newest, *(view.in_sync for view in views)]
-    return max(sets, key=lambda in_sync: in_sync.key)
 
 
 def decide(
@@ -260,47 +112,23 @@ def decide(
     behind: bool = False,
 ) -> Refuse | Claim:
     """The first step's verdict."""
-    record = record or ManagerRecord()
-    newest = newest_set(me, survey.views, record)
-    known: tuple[View | HaState, ...] = (me, *survey.views, *record.states)
-    claims = dict(sorted(claim for each in known for claim in each.claims))
-    older_than, ballots = me.outdated(claims), [each.ballot for each in known]
-    me, survey = _without_old_copies(me, record.settle(survey, newest), claims)
-    gone = record.dead(newest) if record.registry else None
-    certain = record.covers(newest, (me, *survey.views))
-    replaced = _members(record.replaced(newest), me, survey, safety, newest)
-    case = _Case(me, survey, safety, newest, max(ballots), certain, behind, replaced, gone, older_than)
+    case = Case.of(me, survey, safety, record or ManagerRecord(), behind)
     refusal = _forbidden(case) or ("" if force else _check(case))
-    epoch = 1 + max(case.claimed[0], newest.epoch)
+    epoch = 1 + max(case.claimed[0], case.newest.epoch)
     if not refusal and epoch > LAST_EPOCH:
         refusal = f"the last epoch, {LAST_EPOCH}, is used up"
-    if refusal:
-        return Refuse(f"{me.member} cannot be promoted: {refusal}")
-    whole = [view for view in survey.views if view.whole and newest.lists(view.member)]
-    positions = {view.id: (view.stored, view.writer) for view in whole}
-    holders = (*newest.members, *replaced)
-    expected, old = _expected(me, survey, newest), bool(older_than)
+    return Refuse(f"{me.member} cannot be promoted: {refusal}") if refusal else _claim(case, epoch)
+
+
+def _claim(case: Case, epoch: int) -> Claim:
+    newest, survey = case.newest, case.survey
+    expected = _expected(case.me, survey, newest)
+    positions = {view.id: (view.stored, view.writer) for view in case.others_whole}
+    holders, old = (*newest.members, *case.replaced), bool(case.older_than)
     return Claim(epoch, newest, expected, case.whole, positions, holders, survey.lost, old)
 
 
-def _leads_to(view: View, newest: InSync) -> bool:
-    """It is the leader that has made this set, and knows no newer one."""
-    return view.id == newest.leader and view.whole and view.in_sync.key == newest.key
-
-
-def _without_old_copies(me: View, survey: Survey, claims: Mapping[str, int]) -> tuple[View, Survey]:
-    views = (me, *survey.views)
-    me, *others = (view.as_old_copy() if view.outdated(claims) else view for view in views)
-    return me, replace(survey, views=tuple(others))
-
-
-def _members(found: Iterable[Member], me: View, survey: Survey, safety: Safety, newest: InSync) -> tuple[Member, ...]:
-    """`found` without brokers that have left the cluster.  The newest list may be on record without being in force."""
-    listed = {*safety.voters(newest), *safety.voters(newest_set(me, survey.views))}
-    return tuple(member for member in found if not listed or member.address in listed)
-
-
-def _forbidden(case: _Case) -> str:
+def _forbidden(case: Case) -> str:
     """R0's list, R1, and R2 for quorum: force does not override these.  Empty: no objection."""
     me, voters = case.me, case.safety.voters(case.newest)
     for view in (*case.survey.views, *case.survey.twins):
@@ -326,13 +154,12 @@ def _answered(me: View, survey: Survey, voters: Iterable[str]) -> set[str]:
     return heard | ({me.id} if me.address in voters else set())
 
 
-def _check(case: _Case) -> str:
+def _check(case: Case) -> str:
     """R2 to R5.  Empty: no objection."""
-    me, survey, newest = case.me, case.survey, case.newest
-    refusal = _cut_off(case)
+    me, refusal = case.me, _cut_off(case)
     if case.fresh or refusal:
         return refusal
-    rivals = [view for view in survey.views if view.whole and newest.lists(view.member)]
+    rivals = case.others_whole
     if case.whole:
         rivals = [view for view in rivals if case.restored or (view.state is State.READY and not case.behind)]
         ahead = max(rivals, key=lambda view: view.position, default=me)
@@ -345,7 +172,7 @@ def _check(case: _Case) -> str:
     return _unheard(case, what) or _better(case, what)
 
 
-def _unheard(case: _Case, what: str) -> str:
+def _unheard(case: Case, what: str) -> str:
     """R5: silent brokers, or brokers that are down, that may hold what we lack."""
     survey, (epoch, leader) = case.survey, case.claimed
     others = case.others
@@ -366,7 +193,7 @@ def _unheard(case: _Case, what: str) -> str:
     return ""
 
 
-def _better(case: _Case, what: str) -> str:
+def _better(case: Case, what: str) -> str:
     """R5: no broker is whole any more, so the best copy wins, unless its broker has left the cluster.  A removal that
     is only in the registry was never in force, so that broker's copy may have all that was confirmed."""
     voters = case.safety.voters(newest_set(case.me, case.survey.views))
@@ -375,7 +202,7 @@ def _better(case: _Case, what: str) -> str:
     return f"{what}; {best} holds more" if _content(best) > _content(case.me) else ""
 
 
-def _cut_off(case: _Case) -> str:
+def _cut_off(case: Case) -> str:
     """R2, R3: so many brokers are silent that this one may be cut off, or that the cluster may not be new.  Of two
     brokers that have worked together one must be able to go on."""
     silent, survey = case.silent, case.survey
@@ -391,14 +218,14 @@ def _cut_off(case: _Case) -> str:
     return f"{_unheard_of(case, 'may hold more but does not answer')}, and the others are no majority"
 
 
-def _unheard_of(case: _Case, what: str) -> str:
+def _unheard_of(case: Case, what: str) -> str:
     lost = [address for address in case.silent if case.survey.outcomes[address] is Outcome.ANSWERED]
     silent = [address for address in case.silent if address not in lost]
     said = [f"{', '.join(silent)} {what}"] if silent else []
     return " and ".join([*said, f"{', '.join(lost)} has lost what it knew"] if lost else said)
 
 
-def _outdated(case: _Case) -> str:
+def _outdated(case: Case) -> str:
     """R4: a data directory that was put back from a backup looks like a restart; no other whole member shows how much
     it lacks."""
     me, newest = case.me, case.newest
@@ -409,7 +236,7 @@ def _outdated(case: _Case) -> str:
     return f"{what}: {_names(away)}, which would show that, does not answer"
 
 
-def _doubt(case: _Case) -> str:
+def _doubt(case: Case) -> str:
     me, newest = case.me, case.newest
     if not me.doubt or case.safety.mode != "manager" or case.certain:
         return ""
@@ -424,7 +251,7 @@ def _doubt(case: _Case) -> str:
     return ""
 
 
-def _not_back(case: _Case) -> str:
+def _not_back(case: Case) -> str:
     """R4: of brokers that lose their power together one may go on a little longer, and drop the others."""
     me, newest = case.me, case.newest
     if case.safety.mode != "availability" or not me.returned:
@@ -440,7 +267,7 @@ def _content(view: View) -> tuple[bool, int]:
     return view.whole or view.brought_back, view.position
 
 
-def _incomplete(case: _Case) -> str:
+def _incomplete(case: Case) -> str:
     me = case.me
     if epoch := case.older_than:
         return f"its data directory is an older copy: it has claimed epoch {epoch} and does not know that"

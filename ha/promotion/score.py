@@ -38,7 +38,8 @@ from ha.model.membership import InSync
 from ha.model.safety import Safety
 from ha.model.status import State
 from ha.model.view import Survey, View
-from ha.promotion.promotion import ManagerRecord, Refuse, decide, newest_set
+from ha.promotion.case import ManagerRecord, newest_set
+from ha.promotion.promotion import Refuse, decide
 
 PRIMARY: Final = 100
 WHOLE: Final = 100

@@ -16,7 +16,7 @@ from ha.node import Node
 from ha.primary.changes import Change
 from ha.primary.peer import Peer, Phase
 from ha.primary.roster import Roster
-from ha.promotion import promotion
+from ha.promotion.case import Case, ManagerRecord
 from ha.promotion.claims import Claim, ClaimRequest, grant
 from ha.promotion.promoter import Promoter
 from ha.registry.recorder import Recorder
@@ -74,7 +74,7 @@ def promoted_without_own_vote() -> AbstractContextManager[None]:
 
 def replaced_ignored() -> AbstractContextManager[None]:
     """With a registry only the members of the set on record are asked whether they hold more.  (It was so once.)"""
-    return patched(promotion.ManagerRecord, replaced=lambda self, newest: ())
+    return patched(ManagerRecord, replaced=lambda self, newest: ())
 
 
 def settled_at_once() -> AbstractContextManager[None]:
@@ -89,7 +89,7 @@ def settled_at_once() -> AbstractContextManager[None]:
 
 def refusal_is_death() -> AbstractContextManager[None]:
     """A broker whose host refuses a connection is taken for dead.  (It was so once.)"""
-    return patched(promotion._Case, may_live=lambda self, member: False)
+    return patched(Case, may_live=lambda self, member: False)
 
 
 def confirm_below_majority() -> AbstractContextManager[None]:

@@ -8,8 +8,8 @@ from typing import Any
 
 from ha.model.environment import Answer, Exchanged, Outcome
 from ha.model.view import Survey
+from ha.promotion.case import ManagerRecord
 from ha.promotion.claims import Claim
-from ha.promotion.promotion import ManagerRecord
 from tests.model.calls import Cluster, Label, Step, put, spend
 from tests.model.host import Host
 from tests.model.leading import registry_steps, shown, view_of

@@ -33,6 +33,7 @@ REVIEWED: Final = (
     "primary/primary",
     "primary/roster",
     "primary/throttle",
+    "promotion/case",
     "promotion/claims",
     "promotion/promoter",
     "promotion/promotion",

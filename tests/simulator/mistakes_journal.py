@@ -20,6 +20,7 @@ from ha.primary.primary import Primary
 from ha.primary.roster import Roster
 from ha.promotion import promotion
 from ha.promotion.candidacy import Candidacy
+from ha.promotion.case import Case
 from ha.shell import recovering
 from qpidd_py.store.journal import Journal
 from qpidd_py.store.layout import Kind
@@ -105,7 +106,7 @@ def dead_is_lost() -> AbstractContextManager[None]:
     def may_live(self: Any, member: Member) -> bool:
         return self.gone is not None and member.address not in self.gone
 
-    return patched(promotion._Case, may_live=may_live)
+    return patched(Case, may_live=may_live)
 
 
 def listed_before_it_is_noted() -> AbstractContextManager[None]:
@@ -120,7 +121,7 @@ def copy_stands_for_member() -> Iterator[None]:
     def stands_for(self: Member, member: Member) -> bool:
         return self.same_life(member) or (self.id == member.id and member.instance in self.before)
 
-    with patched(Member, stands_for=stands_for), patched(promotion._Case, restored=False):
+    with patched(Member, stands_for=stands_for), patched(Case, restored=False):
         yield
 
 
@@ -140,7 +141,7 @@ def old_copy_is_whole() -> Iterator[None]:
     """What was put back from a backup is what it was, though the set on its disk is older and others hold more."""
     with (
         patched(promotion, _outdated=lambda case: ""),
-        patched(promotion._Case, restored=False),
+        patched(Case, restored=False),
         patched(LocalMember, disown=lambda self: None),
         patched(Backup, not_listed=lambda self: None),
     ):

@@ -20,6 +20,7 @@ from ha.primary.peer import Phase
 from ha.primary.roster import Roster
 from ha.primary.stall import StallWatch
 from ha.promotion import promotion
+from ha.promotion.case import Case
 from ha.promotion.claims import fell_silent
 from ha.promotion.promoter import Promoter
 from tests.simulator.mistakes_safety import patched
@@ -98,7 +99,7 @@ def lost_link_counts() -> AbstractContextManager[None]:
 
 def removed_for_good() -> AbstractContextManager[None]:
     """A broker whose removal is on record, and known to no other, never returns.  (It was so once.)"""
-    return patched(promotion._Case, returns=False)
+    return patched(Case, returns=False)
 
 
 def followers_say_nothing() -> AbstractContextManager[None]:

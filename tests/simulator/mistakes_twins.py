@@ -14,6 +14,7 @@ from ha.model.view import Survey, View
 from ha.node import Node
 from ha.primary.primary import Primary
 from ha.promotion import claims, promotion
+from ha.promotion.case import Case
 from ha.promotion.claims import Claim, ClaimRequest
 from tests.simulator.mistakes_journal import led_is_forgotten
 from tests.simulator.mistakes_safety import patched
@@ -60,7 +61,7 @@ def trust_own_id() -> Iterator[None]:
 def whole_by_id() -> Iterator[None]:
     """A broker is a whole member because its id is one, and no other run of it.  (It was so once.)"""
     mine = property(lambda self: False)
-    with patched(InSync, lists=lambda self, broker: broker.id in self.ids), patched(promotion._Case, restored=mine):
+    with patched(InSync, lists=lambda self, broker: broker.id in self.ids), patched(Case, restored=mine):
         yield
 
 
@@ -86,7 +87,7 @@ def lost_identity_votes() -> AbstractContextManager[None]:
 def lost_is_heard() -> AbstractContextManager[None]:
     """A broker that has forgotten what it knew counts as one that has answered (R2)."""
     silent = property(lambda self: [each for each, said in self.survey.outcomes.items() if said is Outcome.SILENT])
-    return patched(promotion._Case, silent=silent)
+    return patched(Case, silent=silent)
 
 
 def lost_denies() -> AbstractContextManager[None]:

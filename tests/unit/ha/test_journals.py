@@ -23,8 +23,9 @@ from ha.model.safety import Safety
 from ha.model.settings import NodeSettings
 from ha.model.status import State
 from ha.model.view import Survey, View
+from ha.promotion.case import ManagerRecord
 from ha.promotion.claims import Claim, ClaimRequest
-from ha.promotion.promotion import ManagerRecord, Refuse, decide
+from ha.promotion.promotion import Refuse, decide
 from ha.promotion.score import PRIMARY, SLOW, WHOLE
 from qpidd_py.errors import EXIT_DISK, LinkError
 from tests.unit.ha.test_ha_cluster import filled

@@ -13,8 +13,9 @@ from ha.model.position import LAST_EPOCH, make
 from ha.model.safety import Safety
 from ha.model.status import State
 from ha.model.view import Survey, View
+from ha.promotion.case import ManagerRecord
 from ha.promotion.claims import Claim
-from ha.promotion.promotion import ManagerRecord, Refuse, decide
+from ha.promotion.promotion import Refuse, decide
 
 A, B, C, D = (Member(f"id-{name}", name, f"{name}:1") for name in "abcd")
 BROKERS = ("a:1", "b:1", "c:1")

@@ -16,9 +16,9 @@ from ha.model.position import make
 from ha.model.settings import NodeSettings
 from ha.model.status import State
 from ha.model.view import View
+from ha.promotion.case import ManagerRecord
 from ha.promotion.claims import Claim
 from ha.promotion.promoter import GRACE, Promoter, Wish
-from ha.promotion.promotion import ManagerRecord
 
 A, B, C, D = (Member(f"id-{name}", name, f"{name}:1") for name in "abcd")
 SET = InSync(1, "id-a", 3, (A, B, C))

@@ -12,8 +12,9 @@ from ha.model.position import make
 from ha.model.safety import Safety
 from ha.model.status import State
 from ha.model.view import Survey, View
+from ha.promotion.case import ManagerRecord
 from ha.promotion.claims import Claim, ClaimRequest, contradicted, decide_claims, grant
-from ha.promotion.promotion import ManagerRecord, Refuse, decide
+from ha.promotion.promotion import Refuse, decide
 
 NAMES = "abc"
 MEMBERS = {name: Member(f"id-{name}", name, f"{name}:1") for name in NAMES}

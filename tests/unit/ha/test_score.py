@@ -16,8 +16,9 @@ from ha.model.position import make
 from ha.model.safety import Safety
 from ha.model.status import State
 from ha.model.view import Survey, View
+from ha.promotion.case import ManagerRecord
 from ha.promotion.claims import Claim
-from ha.promotion.promotion import ManagerRecord, Refuse, decide
+from ha.promotion.promotion import Refuse, decide
 from ha.promotion.score import COPY, DOUBT, LEAST_WHOLE, PRIMARY, SLOW, WHOLE, Outlook, Registry, dry_run, score
 from ha.qpid_cluster.render.pacemaker import _DEFAULTS as DEFAULTS
 from tests.support.slow import few
