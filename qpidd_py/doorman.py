@@ -80,7 +80,7 @@ class Hooks:
     cluster = False
 
     def admit(self, connection: ClientConnection, properties: Mapping[str, Any]) -> Refusal | None:
-        if connection.admin:
+        if connection.client.admin:
             return None
         text = f"CONNECTION_FORCED - {self._name} is reading its journal ({RECOVERING_JOURNAL}); try again later"
         return Refusal(ReplyCode.CONNECTION_FORCED, text)

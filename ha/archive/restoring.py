@@ -200,7 +200,7 @@ class RestoreDoor:
             raise LinkError(f"the cluster is not empty: it has {found}")
         self._broker.vhost.declare_queue(None, MARKER, True, False, False, {REPLICATE: "all"})
         for connection in list(self._broker.connections):
-            if connection.link is None and not connection.admin:
+            if connection.link is None and not connection.client.admin:
                 connection.close(ReplyCode.CONNECTION_FORCED, CLOSED)
         self._id += 1
         self._restoring = Restoring(self._broker)

@@ -49,18 +49,18 @@ class ClusterHooks:
         return None if rejection is None else Refusal(rejection.code, rejection.text)
 
     def opened(self, connection: ClientConnection) -> bool:
-        if BACKUP not in connection.client_properties:
+        if BACKUP not in connection.client.properties:
             if _is_client(connection):
                 self._note_opened(connection)
             return self._replication is not None and self._replication.opened(connection)
         link = IncomingLink(self._node, connection)
         connection.link = link
         connection.core.switch_to_link(False)
-        self._node.link_accepted(link, dict(connection.client_properties))
+        self._node.link_accepted(link, dict(connection.client.properties))
         return True
 
     def _note_opened(self, connection: ClientConnection) -> None:
-        properties = connection.client_properties
+        properties = connection.client.properties
         fields, attrs = described(connection.peer, connection.user, properties)
         reading = carried(properties, connection.broker.clocks()[1] - connection.opening.started)
         if reading is not None:
@@ -95,5 +95,5 @@ class ClusterHooks:
 
 def _is_client(connection: ClientConnection) -> bool:
     """True for a client, not an admin connection or a link."""
-    properties = connection.client_properties
-    return not connection.admin and BACKUP not in properties and REPLICA not in properties
+    properties = connection.client.properties
+    return not connection.client.admin and BACKUP not in properties and REPLICA not in properties

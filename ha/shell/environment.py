@@ -147,7 +147,7 @@ class ClusterEnvironment:
     def close_clients(self, code: int, text: str) -> None:
         for connection in list(self._broker.connections):
             # `admit` decides about connections that have not sent connection.open yet.
-            if connection.opened and connection.link is None and (not connection.admin or connection.holds_messages):
+            if connection.opened and (not connection.client.admin or connection.holds_messages):
                 connection.close(code, text)
 
     def end(self, reason: str, code: int = EXIT_TWIN) -> None:

@@ -89,7 +89,7 @@ class QueueReplication:
 
     def opened(self, connection: ClientConnection) -> bool:
         """True if the opened connection is a follower's; then it is handled here."""
-        if REPLICA not in connection.client_properties:
+        if REPLICA not in connection.client.properties:
             return False
         link = IncomingLink(self._source, connection)
         connection.link = link

@@ -115,7 +115,7 @@ class Broker:
         self.users_changed(key.name)
         if key.kind == USER and self.vhost.configuration.settings.get(key) is None:
             for connection in self._connections_of(key.name):
-                if not connection.access.everything:
+                if not connection.client.access.everything:
                     connection.close(ReplyCode.CONNECTION_FORCED, f"user '{key.name}' is deleted")
 
     def users_changed(self, user: str | None = None) -> None:
@@ -138,9 +138,16 @@ class Broker:
         self.engine.passive = value
         self.engine.forget_routes()
 
-    def next_connection_number(self) -> int:
+    def joins(self, connection: ClientConnection) -> int:
+        """A new connection gets its number."""
+        self.connections.add(connection)
+        self.watch(connection)
         self._connection_number += 1
         return self._connection_number
+
+    def leaves(self, connection: ClientConnection) -> None:
+        self.connections.discard(connection)
+        self.visits.drop(connection)
 
     def token(self) -> str:
         """Makes generated names unique over all brokers of a cluster."""

@@ -12,14 +12,12 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from struct import Struct
-from typing import Protocol
 
 from pamqp import commands
 from pamqp.base import Frame
 
 from qpidd_py.amqp.codec import decode_method, encode_method, ids, make
-from qpidd_py.broker import client_channel
-from qpidd_py.broker.client_channel import ClientChannel
+from qpidd_py.broker.client_channel import ClientChannel, Owner
 from qpidd_py.broker.methods import handle
 from qpidd_py.broker.texts import reply_text
 from qpidd_py.errors import ConnectionException, ReplyCode
@@ -29,15 +27,6 @@ log = logging.getLogger(__name__)
 _INDEX = Struct(">I")
 _CLOSE = commands.Channel.Close.index
 _CLOSE_OK = commands.Channel.CloseOk.index
-
-
-class Owner(client_channel.Owner, Protocol):
-    """The connection."""
-
-    @property
-    def channel_max(self) -> int:
-        """As it was negotiated."""
-        ...
 
 
 class Channels:
@@ -68,7 +57,7 @@ class Channels:
             handle(channel, command)
 
     def _open(self, connection: Owner, number: int, command: Frame) -> None:
-        most = connection.channel_max
+        most = connection.handshake.channel_max
         if not isinstance(command, commands.Channel.Open):
             raise ConnectionException(ReplyCode.CHANNEL_ERROR, f"{command.name} on channel {number}, which is not open")
         if number > most:

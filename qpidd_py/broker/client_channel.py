@@ -15,6 +15,7 @@ from pamqp import commands
 from pamqp.base import Frame
 
 from qpidd_py.amqp.codec import encode_content, encode_method, make
+from qpidd_py.amqp.handshake import Handshake
 from qpidd_py.broker.access import check_consumable, check_free, refuse
 from qpidd_py.broker.addressing import REPLY_TO
 from qpidd_py.broker.arguments import CONSUMER_PRIORITY, FENCING_TOKEN, check_consumer_arguments
@@ -26,7 +27,6 @@ from qpidd_py.broker.vhost import VHost
 from qpidd_py.core.channel import Channel
 from qpidd_py.core.connection import Connection
 from qpidd_py.errors import ConnectionException, ReplyCode
-from qpidd_py.security.rights import Access
 
 Basic, Confirm, Tx = commands.Basic, commands.Confirm, commands.Tx
 
@@ -67,8 +67,8 @@ class Host(Protocol):
 class Owner(Counted, Protocol):
     """The connection of a channel, which `ClientConnection` is."""
 
-    access: Access
     core: Connection
+    handshake: Handshake
     number: int
 
     @property

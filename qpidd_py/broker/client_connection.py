@@ -19,45 +19,37 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from struct import Struct
-from typing import Any, Final, Protocol
+from typing import Final
 
 from pamqp import commands
 from pamqp.base import Frame
 
 from qpidd_py.amqp.codec import decode_method, decode_properties, encode_method, ids, make
-from qpidd_py.amqp.constants import HEARTBEAT_FRAME, PROTOCOL_HEADER
+from qpidd_py.amqp.constants import PROTOCOL_HEADER
 from qpidd_py.amqp.handshake import Handshake
-from qpidd_py.amqp.sasl import EXTERNAL, Authenticate
-from qpidd_py.broker.access import refuse
+from qpidd_py.amqp.sasl import EXTERNAL
 from qpidd_py.broker.addressing import REPLY_TO, with_reply_to
 from qpidd_py.broker.channels import Channels
 from qpidd_py.broker.client_channel import ClientChannel
-from qpidd_py.broker.consumer_timeout import ConsumerTimeouts
-from qpidd_py.broker.limits import ConnectionCount
-from qpidd_py.broker.opening import Opening, tells_refusals
-from qpidd_py.broker.permissions import Need, lacking
-from qpidd_py.broker.ports import LinkHandler, Refusal, SocketPort
+from qpidd_py.broker.limits import Client
+from qpidd_py.broker.opening import Opening, misplaced, tells_refusals
+from qpidd_py.broker.permissions import Need, judge
+from qpidd_py.broker.ports import Host, LinkHandler, SocketPort
 from qpidd_py.broker.silence import Clock
 from qpidd_py.broker.texts import cut, reply_text
-from qpidd_py.broker.vhost import VHost
 from qpidd_py.core.connection import Connection
-from qpidd_py.core.deadlines import Deadlines
-from qpidd_py.core.engine import Engine
 from qpidd_py.core.routes import Route
 from qpidd_py.errors import AmqpError, ConnectionException, InvariantError, ReplyCode
-from qpidd_py.logrules import NOTICE, Floods
-from qpidd_py.security.entries import ADMINISTRATOR, HOST, WRITE
+from qpidd_py.logrules import NOTICE
+from qpidd_py.security.entries import HOST, WRITE
 from qpidd_py.security.refusals import shown
-from qpidd_py.security.rights import Access, Rights
 
 log = logging.getLogger(__name__)
 
-HANDSHAKE_TIME: Final = 10.0  # seconds until the connection must be open
 HANDSHAKE_FRAME: Final = 16384  # octets of a frame until limits are agreed
-CLOSING_TIME: Final = 5.0  # seconds for the peer's close-ok
 LONGEST_TICK: Final = 1.0  # seconds; see the head of this module
 LIMIT_TICK: Final = 0.5  # seconds between two looks at a time limit
 
@@ -74,66 +66,25 @@ class State(enum.Enum):
     FINISHED = "finished"
 
 
-class Admission(Protocol):
-    """HA admits connections, and may take them over."""
-
-    def admit(self, connection: ClientConnection, properties: Mapping[str, Any]) -> Refusal | None:
-        """At `connection.open`, after authentication.  `properties` are the client's properties."""
-
-    def opened(self, connection: ClientConnection) -> bool:
-        """`open-ok` was written.  True: the connection is a link now; `connection.link` was set and
-        `connection.core.switch_to_link()` was called."""
-
-    def connection_closed(self, connection: ClientConnection) -> None:
-        """An opened connection is gone; `connection.end_reason` says why.  (For links
-        `connection.link.closed` is called as well.)"""
-
-
-class Host(Protocol):
-    """What a connection uses of the broker, which `Broker` is."""
-
-    authenticate: Authenticate
-    clocks: Callable[[], tuple[int, int]]
-    coming_and_going: Floods
-    connection_count: ConnectionCount
-    connections: set[ClientConnection]
-    couriers: set[str]
-    engine: Engine
-    heartbeat: int
-    known_hosts: str
-    rights: Rights
-    server_properties: dict[str, Any]
-    timeouts: ConsumerTimeouts
-    vhost: VHost
-    visits: Deadlines[ClientConnection]
-
-    @property
-    def blocked(self) -> str: ...
-
-    @property
-    def hooks(self) -> Admission | None: ...
-
-    def next_connection_number(self) -> int: ...
-
-    def token(self) -> str: ...
-
-    def watch(self, connection: ClientConnection) -> None: ...
+LIMITS: Final = {State.HANDSHAKE: (10.0, "connection.open"), State.CLOSING: (5.0, "close-ok")}
+"""For how many seconds it waits for what."""
 
 
 class ClientConnection:
     """The owner of one core connection."""
 
-    def __init__(self, broker: Host, peer: str, transport: SocketPort) -> None:
+    def __init__(self, broker: Host[ClientConnection], peer: str, transport: SocketPort) -> None:
         self.broker = broker
         self.peer = peer
         self.transport = transport
-        self.number = broker.next_connection_number()
         self.state = State.HANDSHAKE
         self.handshake = Handshake(broker.server_properties, broker.heartbeat)
+        self.client = Client(self.handshake, broker.couriers)
         self.core = Connection(broker.engine, self)
         self.core.frame_max = HANDSHAKE_FRAME
         self.opening = Opening()
         self._channels = Channels()
+        self.channels: Mapping[int, ClientChannel] = self._channels.open
         self.link: LinkHandler | None = None
         self.was_opened = False
         self.scarce = False  # its descriptor is one of the reserve
@@ -141,19 +92,9 @@ class ClientConnection:
         self._leaving = False
         """The peer goes, and some of what it had sent waits for an answer; see `Connection.leave`."""
         self._told_blocked = False
-        self.access = Access("", HOST)
         self._flow = ""  # why this client's publishers wait, and not all
         self._clock = Clock()
-        broker.connections.add(self)
-        broker.watch(self)
-
-    @property
-    def channels(self) -> Mapping[int, ClientChannel]:
-        return self._channels.open
-
-    @property
-    def channel_max(self) -> int:
-        return self.handshake.channel_max
+        self.number = broker.joins(self)
 
     def failing_late(self) -> AbstractContextManager[None]:
         return self._channels.failing_late(self)
@@ -161,34 +102,6 @@ class ClientConnection:
     @property
     def user(self) -> str:
         return self.handshake.user
-
-    @property
-    def client_properties(self) -> Mapping[str, Any]:
-        return self.handshake.client_properties
-
-    @property
-    def admin(self) -> bool:
-        """True for an administrative connection, which backups admit."""
-        return bool(self.client_properties.get("qpid.ha-admin"))
-
-    @property
-    def privileged(self) -> bool:
-        """True for administrators and links between brokers, which are admitted beyond the limits for clients."""
-        return self.admin or "qpid.ha-backup" in self.client_properties
-
-    @property
-    def administers(self) -> bool:
-        """True for the brokers' user, and for one with the tag; for one who may do everything, where brokers have no
-        user."""
-        if self.user in self.broker.couriers:
-            return True
-        return not self.broker.couriers if self.access.everything else self.access.has(ADMINISTRATOR)
-
-    @property
-    def limited(self) -> bool:
-        """Whether limits of its user hold for it.  Not for brokers, nor for the tools of administrators: these could
-        not take back a limit that is too low."""
-        return self.user not in self.broker.couriers and not (self.admin and self.administers)
 
     @property
     def holds_messages(self) -> bool:
@@ -227,19 +140,16 @@ class ClientConnection:
         try:
             if channel == 0:
                 self._connection_method(payload)
-            else:
-                self._channel_method(channel, payload)
+            elif self.state is State.OPENED:
+                self._channels.method(self, channel, payload)
+            elif self.state is State.HANDSHAKE:
+                text = f"channel {channel} before the connection is open"
+                raise ConnectionException(ReplyCode.CHANNEL_ERROR, text)
         except (AmqpError, InvariantError, MemoryError):
             raise
         except Exception as error:
             log.exception("%r: method %r", self, payload[:4])
             raise ConnectionException(ReplyCode.INTERNAL_ERROR, "internal error, see the log") from error
-
-    def _channel_method(self, number: int, payload: bytes) -> None:
-        if self.state is State.OPENED:
-            self._channels.method(self, number, payload)
-        elif self.state is State.HANDSHAKE:
-            raise ConnectionException(ReplyCode.CHANNEL_ERROR, f"channel {number} before the connection is open")
 
     def route(self, channel: int, exchange: bytes, routing_key: bytes) -> Route:
         route = self.broker.vhost.routing.route(exchange, routing_key)
@@ -249,8 +159,7 @@ class ClientConnection:
 
     def publishes(self) -> None:
         """It brings messages otherwise than by a publish, and waits as publishers do."""
-        if self.broker.blocked:
-            self._tell_blocked(self.broker.blocked)
+        self._tell_blocked(self.broker.blocked)
         if not self.core.publisher:
             self.core.publishes()
 
@@ -262,15 +171,7 @@ class ClientConnection:
 
     def judge(self, need: Need) -> None:
         """Raises 403 for what the user may not do."""
-        text = lacking(self.access, need, self.broker.vhost.exchanges)
-        if text:
-            pattern = shown(self.access.pattern(need.permission))
-            refused = "%s from %s has no permission to %s %s %s (pattern %s): 403"
-            name = shown(need.name) if need.topic is None else f"{shown(need.name)}, topic {shown(need.topic)}"
-            self.broker.coming_and_going.write(
-                logging.WARNING, refused, shown(self.user), self.peer, need.permission, need.kind, name, pattern
-            )
-            raise refuse(ReplyCode.ACCESS_REFUSED, text)
+        judge(self.client.access, need, self.broker.vhost.exchanges, self.peer, self.broker.coming_and_going)
 
     def addressed(self, channel: int, exchange: bytes, routing_key: bytes, header: bytes) -> tuple[Route, bytes]:
         """The route of a message whose header has copies or asks for a direct reply, and the header to store.  Raises
@@ -329,12 +230,8 @@ class ClientConnection:
                 self._open(command)
         elif isinstance(command, commands.Connection.UpdateSecret):
             self.opening.renew(self, command)
-        elif isinstance(command, commands.Connection.StartOk):
-            raise ConnectionException(ReplyCode.CHANNEL_ERROR, f"{command.name} after open", *ids(command))
-        elif command.index >> 16 == commands.Connection.frame_id:
-            raise ConnectionException(ReplyCode.COMMAND_INVALID, f"{command.name} after open", *ids(command))
         else:
-            raise ConnectionException(ReplyCode.CHANNEL_ERROR, f"{command.name} on channel 0", *ids(command))
+            raise misplaced(command)
 
     def _closed_by_client(self, reason: str) -> None:
         self.send(0, commands.Connection.CloseOk())
@@ -351,11 +248,11 @@ class ClientConnection:
 
     def _open(self, command: Frame) -> None:
         hooks = self.broker.hooks
-        refusal = hooks.admit(self, self.client_properties) if hooks is not None else None
+        refusal = hooks.admit(self, self.client.properties) if hooks is not None else None
         if refusal is not None:
             raise ConnectionException(refusal.code, refusal.text, *ids(command))
-        self.access = self.broker.rights.access(self.user, HOST, self.handshake.mechanism == EXTERNAL)
-        if not self.access.enters:
+        self.client.access = self.broker.rights.access(self.user, HOST, self.handshake.mechanism == EXTERNAL)
+        if not self.client.access.enters:
             text = f"access to vhost '{HOST}' refused for user '{self.user}'"
             raise ConnectionException(ReplyCode.NOT_ALLOWED, text, *ids(command))
         self.broker.connection_count.check(self)
@@ -363,7 +260,7 @@ class ClientConnection:
         self.state = State.OPENED
         self.was_opened = True
         self.broker.connection_count.opened(self)
-        if self.user not in self.broker.couriers:
+        if not self.client.courier:
             self.core.user = self.user.encode()
         self.rights_changed()
         self._log_opened()
@@ -371,12 +268,12 @@ class ClientConnection:
             self.state = State.LINK
 
     def rights_changed(self) -> None:
-        self.core.guarded = not self.access.everything
+        self.core.guarded = not self.client.access.everything
 
     def _log_opened(self) -> None:
         """Administrators and links at a lower level: managers ask every second, and HA reports links."""
-        product = str(self.client_properties.get("product", "no product named"))
-        if self.privileged:
+        product = str(self.client.properties.get("product", "no product named"))
+        if self.client.privileged:
             log.info("%r: user %s, %s", self, self.user, product)
         else:
             lines = self.broker.coming_and_going
@@ -416,7 +313,7 @@ class ClientConnection:
             self.unblock()
 
     def _tell_blocked(self, reason: str) -> None:
-        if self.opened and not self._told_blocked and self.handshake.capability("connection.blocked"):
+        if reason and self.opened and not self._told_blocked and self.handshake.capability("connection.blocked"):
             self._told_blocked = True
             self.send(0, make(commands.Connection.Blocked, reason=cut(reason)))
 
@@ -432,30 +329,22 @@ class ClientConnection:
 
     def tick(self, now: float) -> None:
         """Heartbeats and time limits; `now` in seconds."""
-        clock = self._clock
-        elapsed = clock.advance(now, max(LONGEST_TICK, self.handshake.heartbeat / 4))
-        if self.state is State.HANDSHAKE and clock.in_state(self.state, elapsed) > HANDSHAKE_TIME:
-            self._finish(f"no connection.open within {HANDSHAKE_TIME:g} s")
-        elif self.state is State.CLOSING and clock.in_state(self.state, elapsed) > CLOSING_TIME:
-            self._finish(f"no close-ok within {CLOSING_TIME:g} s")
-        elif self.state is State.OPENED and self.handshake.heartbeat:
-            self._heartbeat(clock, elapsed)
+        clock, heartbeat = self._clock, self.handshake.heartbeat
+        elapsed = clock.advance(now, max(LONGEST_TICK, heartbeat / 4))
+        if self.state in LIMITS:
+            limit, what = LIMITS[self.state]
+            if clock.in_state(self.state, elapsed) > limit:
+                self._finish(f"no {what} within {limit:g} s")
+        elif self.state is State.OPENED and heartbeat and not clock.heartbeat(self.core, heartbeat, elapsed):
+            log.warning("%r: nothing received for two heartbeats of %d s", self, heartbeat)
+            self._finish("missed heartbeats")
 
     @property
     def patience(self) -> float:
         """Seconds until it wants the next tick; 0 = it needs none before its state changes."""
-        if self.state in (State.HANDSHAKE, State.CLOSING):
+        if self.state in LIMITS:
             return LIMIT_TICK
         return self.handshake.heartbeat / 8 if self.state is State.OPENED else 0.0
-
-    def _heartbeat(self, clock: Clock, elapsed: float) -> None:
-        interval, core = self.handshake.heartbeat, self.core
-        # waiting output serves as a heartbeat; while we do not read, the peer does not count as silent
-        if clock.quiet_out(core.sent, elapsed) >= interval / 2 and not core.backlog:
-            core.write(HEARTBEAT_FRAME)
-        if clock.quiet_in(core.received, elapsed, not core.reads()) > 2 * interval:
-            log.warning("%r: nothing received for two heartbeats of %d s", self, interval)
-            self._finish("missed heartbeats")
 
     # ------------------------------------------------------------ the end
 
@@ -472,7 +361,7 @@ class ClientConnection:
     def _finish(self, reason: str) -> None:
         if self.state is State.FINISHED:
             return
-        if self.was_opened and not self.privileged:
+        if self.was_opened and not self.client.privileged:
             lines = self.broker.coming_and_going
             lines.write(NOTICE, "connection closed: %s, user %s: %s", self.peer, shown(self.user), reason)
         else:
@@ -480,8 +369,7 @@ class ClientConnection:
         link, self.link = self.link, None
         self.state, self.end_reason = State.FINISHED, reason
         self._channels.forget_all(self)
-        self.broker.connections.discard(self)
-        self.broker.visits.drop(self)
+        self.broker.leaves(self)
         queues = self.core.close()
         self.broker.vhost.consumers_gone(queues)
         self.broker.vhost.connection_gone(self)

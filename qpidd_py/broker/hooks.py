@@ -6,10 +6,11 @@ The broker works without any of it (`Broker.hooks` is None).  Layering: HA impor
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from qpidd_py.broker.client_connection import Admission
+from qpidd_py.broker.client_connection import ClientConnection
+from qpidd_py.broker.ports import Admission
 
 
-class HaHooks(Admission, Protocol):
+class HaHooks(Admission[ClientConnection], Protocol):
     """The hooks that HA implements."""
 
     cluster: bool

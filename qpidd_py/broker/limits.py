@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
+from qpidd_py.amqp.handshake import Handshake
 from qpidd_py.broker.quotas import Quotas
 from qpidd_py.errors import ChannelException, ConnectionException, ReplyCode
+from qpidd_py.security.entries import ADMINISTRATOR, HOST
+from qpidd_py.security.rights import Access
 
 log = logging.getLogger(__name__)
 
@@ -35,22 +38,57 @@ class Limits:
     queues_per_user: int = 0
 
 
+class Client:
+    """Who is at the other end of a connection: an administrator, a broker, or one for whom there are limits."""
+
+    def __init__(self, handshake: Handshake, couriers: Collection[str]) -> None:
+        self.access = Access("", HOST)
+        self._handshake = handshake
+        self._couriers = couriers
+
+    @property
+    def properties(self) -> Mapping[str, Any]:
+        return self._handshake.client_properties
+
+    @property
+    def admin(self) -> bool:
+        """True for an administrative connection, which backups admit."""
+        return bool(self.properties.get("qpid.ha-admin"))
+
+    @property
+    def privileged(self) -> bool:
+        """True for administrators and links between brokers, which are admitted beyond the limits for clients."""
+        return self.admin or "qpid.ha-backup" in self.properties
+
+    @property
+    def courier(self) -> bool:
+        """True for the brokers' user."""
+        return self._handshake.user in self._couriers
+
+    @property
+    def administers(self) -> bool:
+        """True for the brokers' user, and for one with the tag; for one who may do everything, where brokers have no
+        user."""
+        if self.courier:
+            return True
+        return not self._couriers if self.access.everything else self.access.has(ADMINISTRATOR)
+
+    @property
+    def limited(self) -> bool:
+        """Whether limits of its user hold for it.  Not for brokers, nor for the tools of administrators: these could
+        not take back a limit that is too low."""
+        return not self.courier and not (self.admin and self.administers)
+
+
 class Counted(Protocol):
     """What counts of a connection."""
 
+    client: Client
     peer: str
     scarce: bool
 
     @property
     def user(self) -> str: ...
-
-    @property
-    def privileged(self) -> bool: ...
-
-    @property
-    def limited(self) -> bool:
-        """Whether limits of its user hold for it."""
-        ...
 
 
 class ConnectionCount:
@@ -71,9 +109,9 @@ class ConnectionCount:
     def check(self, connection: Counted) -> None:
         """Raises ConnectionException if it is one too many."""
         limits, host = self.limits, host_of(connection.peer)
-        if connection.limited:
+        if connection.client.limited:
             self._quotas.check_user(connection.user, self._of_user[connection.user])
-        if connection.privileged:
+        if connection.client.privileged:
             if self._privileged < RESERVED:
                 return
             raise _refused("", "administrative connections and links", RESERVED)
@@ -91,7 +129,7 @@ class ConnectionCount:
 
     def opened(self, connection: Counted, step: int = 1) -> None:
         _count(self._of_user, connection.user, step)
-        if connection.privileged:
+        if connection.client.privileged:
             self._privileged += step
             return
         self._all += step
@@ -100,7 +138,7 @@ class ConnectionCount:
 
     def channel_opens(self, connection: Counted) -> None:
         """Raises ConnectionException if it is one too many."""
-        if connection.limited:
+        if connection.client.limited:
             self._quotas.check_channel(connection.user, self._channels[connection.user])
         _count(self._channels, connection.user, 1)
 

@@ -43,7 +43,7 @@ def handle(channel: ClientChannel, command: Frame) -> None:
     handler = HANDLERS.get(type(command))
     if handler is None:
         raise ConnectionException(ReplyCode.COMMAND_INVALID, f"{command.name} on a channel", *ids(command))
-    if not channel.connection.access.everything:
+    if not channel.connection.client.access.everything:
         for need in needs(channel, command):
             channel.connection.judge(need)
     handler(channel, command)

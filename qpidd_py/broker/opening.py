@@ -115,6 +115,15 @@ class Opening:
             connection.failed(0, ReplyCode.NOT_ALLOWED, "the new secret was refused", *ids(command))
 
 
+def misplaced(command: Frame) -> ConnectionException:
+    """For a method that has no place on channel 0 of an open connection."""
+    if command.index >> 16 != commands.Connection.frame_id:
+        return ConnectionException(ReplyCode.CHANNEL_ERROR, f"{command.name} on channel 0", *ids(command))
+    started = isinstance(command, commands.Connection.StartOk)
+    code = ReplyCode.CHANNEL_ERROR if started else ReplyCode.COMMAND_INVALID
+    return ConnectionException(code, f"{command.name} after open", *ids(command))
+
+
 def tells_refusals(handshake: Handshake) -> bool:
     """A refused client is told why: it has asked for that, or admission refuses it, not the login."""
     return handshake.capability("authentication_failure_close") or handshake.state is HandshakeState.OPENED

@@ -25,7 +25,7 @@ class Pause:
         self._asked: list[ClientChannel] = []
         for connection in broker.connections:
             if connection.opened:
-                answers = bool(connection.client_properties.get(FLOW))
+                answers = bool(connection.client.properties.get(FLOW))
                 for channel in connection.channels.values():
                     self._begin(channel, answers)
 

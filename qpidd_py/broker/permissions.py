@@ -15,6 +15,7 @@ Nothing is needed for a passive declaration, nor for requests to the broker itse
 routing key to fit the user's pattern for reading there, a publish the one for writing.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -22,11 +23,15 @@ from pamqp.base import Frame
 from pamqp.commands import Basic, Queue
 from pamqp.commands import Exchange as ExchangeClass
 
+from qpidd_py.broker.access import refuse
 from qpidd_py.broker.addressing import REPLY_TO
 from qpidd_py.broker.exchange import Exchange
 from qpidd_py.broker.routing import MANAGEMENT
 from qpidd_py.broker.vhost import VHost
+from qpidd_py.errors import ReplyCode
+from qpidd_py.logrules import Floods
 from qpidd_py.security.entries import CONFIGURE, READ, WRITE
+from qpidd_py.security.refusals import shown
 from qpidd_py.security.rights import Access
 
 TOPIC: Final = "topic"
@@ -68,6 +73,17 @@ def lacking(access: Access, need: Need, exchanges: Mapping[str, Exchange]) -> st
         where = f"in exchange '{name}' in vhost '{access.host}'"
         return f"access to topic '{key}' {where} refused for user '{access.user}'"
     return ""
+
+
+def judge(access: Access, need: Need, exchanges: Mapping[str, Exchange], peer: str, lines: Floods) -> None:
+    """Raises 403 for what the user may not do, which is logged."""
+    text = lacking(access, need, exchanges)
+    if text:
+        name = shown(need.name) if need.topic is None else f"{shown(need.name)}, topic {shown(need.topic)}"
+        pattern = shown(access.pattern(need.permission))
+        refused = "%s from %s has no permission to %s %s %s (pattern %s): 403"
+        lines.write(logging.WARNING, refused, shown(access.user), peer, need.permission, need.kind, name, pattern)
+        raise refuse(ReplyCode.ACCESS_REFUSED, text)
 
 
 def _queue(channel: Channel, command: Any) -> str:

@@ -1,7 +1,16 @@
-"""What a client connection is given by others: its socket, and by HA a refusal or the handler of a link."""
+"""What a client connection is given by others: its broker, its socket, and by HA admission or the handler of a link."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
+
+from qpidd_py.broker import client_channel, opening
+from qpidd_py.core.engine import Engine
+from qpidd_py.logrules import Floods
+from qpidd_py.security.rights import Rights
+
+Taken = TypeVar("Taken", contravariant=True)
+"""The connection, which `ClientConnection` is."""
 
 
 class SocketPort(Protocol):
@@ -24,6 +33,45 @@ class Refusal:
 
     code: int
     text: str
+
+
+class Admission(Protocol[Taken]):
+    """HA admits connections, and may take them over."""
+
+    def admit(self, connection: Taken, properties: Mapping[str, Any]) -> Refusal | None:
+        """At `connection.open`, after authentication.  `properties` are the client's properties."""
+
+    def opened(self, connection: Taken) -> bool:
+        """`open-ok` was written.  True: the connection is a link now; `connection.link` was set and
+        `connection.core.switch_to_link()` was called."""
+
+    def connection_closed(self, connection: Taken) -> None:
+        """An opened connection is gone; `connection.end_reason` says why.  (For links
+        `connection.link.closed` is called as well.)"""
+
+
+class Host(client_channel.Host, opening.Host, Protocol[Taken]):
+    """What a connection uses of the broker, which `Broker` is."""
+
+    coming_and_going: Floods
+    couriers: set[str]
+    engine: Engine
+    heartbeat: int
+    known_hosts: str
+    rights: Rights
+    server_properties: dict[str, Any]
+
+    @property
+    def blocked(self) -> str: ...
+
+    @property
+    def hooks(self) -> Admission[Taken] | None: ...
+
+    def joins(self, connection: Taken) -> int: ...
+
+    def leaves(self, connection: Taken) -> None: ...
+
+    def watch(self, connection: Taken) -> None: ...
 
 
 class LinkHandler(Protocol):

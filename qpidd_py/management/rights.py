@@ -28,7 +28,7 @@ Asker = ClientConnection | None
 
 
 def administers(asker: Asker) -> bool:
-    return asker is None or asker.administers
+    return asker is None or asker.client.administers
 
 
 def check_request(asker: Asker, method: str, arguments: Json) -> None:
@@ -39,7 +39,7 @@ def check_request(asker: Asker, method: str, arguments: Json) -> None:
         if not administers(asker):
             raise Forbidden(f"{method}: user {_name(asker)!r} is no administrator")
         return
-    if asker is None or asker.access.everything:
+    if asker is None or asker.client.access.everything:
         return
     if method.startswith("policy."):
         _check_policies(asker, method, arguments)
@@ -47,25 +47,25 @@ def check_request(asker: Asker, method: str, arguments: Json) -> None:
     needs = _NEEDS.get(method, {})
     for name, permission in needs.items():
         wanted = arguments.get(name)
-        if isinstance(wanted, str) and wanted and not asker.access.may(permission, wanted):
+        if isinstance(wanted, str) and wanted and not asker.client.access.may(permission, wanted):
             raise Forbidden(f"{method}: {permission} access to {name} {wanted!r} refused for user {_name(asker)!r}")
     tag = MONITORING if method in _SHOWN else ADMINISTRATOR
-    if not needs and method != "session.close" and not asker.access.has(tag):
+    if not needs and method != "session.close" and not asker.client.access.has(tag):
         raise Forbidden(f"{method}: user {_name(asker)!r} has no tag {tag}")
 
 
 def _check_policies(asker: ClientConnection, method: str, arguments: Json) -> None:
     wanted = (ADMINISTRATOR,) if arguments.get("operator") else (ADMINISTRATOR, POLICYMAKER)
-    if not any(asker.access.has(tag) for tag in wanted):
+    if not any(asker.client.access.has(tag) for tag in wanted):
         raise Forbidden(f"{method}: user {_name(asker)!r} has no tag {' or '.join(reversed(wanted))}")
 
 
 def who(asker: Asker) -> Json:
     """The answer to `user.self`."""
-    tags = set(asker.access.tags) if asker is not None else set()
+    tags = set(asker.client.access.tags) if asker is not None else set()
     if administers(asker):
         tags.add(ADMINISTRATOR)
-    elif asker is not None and asker.access.everything:
+    elif asker is not None and asker.client.access.everything:
         tags.discard(ADMINISTRATOR)
     return {"name": _name(asker), "tags": sorted(tags)}
 

@@ -148,14 +148,14 @@ def show_connection(connection: ClientConnection) -> Json:
         "peer": connection.peer,
         "state": connection.state.value,
         "user": connection.user,
-        "admin": connection.admin,
+        "admin": connection.client.admin,
         "link": connection.link is not None,
         "channels": len(connection.channels),
         "publisher": core.publisher,
         "received": core.received,
         "sent": core.sent,
         "backlog": core.backlog,
-        "client_properties": to_json(dict(connection.client_properties)),
+        "client_properties": to_json(dict(connection.client.properties)),
     }
 
 

@@ -73,7 +73,7 @@ class SimTransport:
 
     @property
     def is_link(self) -> bool:
-        return self.connection.link is not None and self.end.open and REPLICA not in self.connection.client_properties
+        return self.connection.link is not None and self.end.open and REPLICA not in self.connection.client.properties
 
     def output(self, leaves: bool = True) -> bytes:
         return self.connection.core.take_output(leaves)
@@ -397,7 +397,7 @@ class Ports:
 
     def close_clients(self, code: int, text: str) -> None:
         for connection in list(self.process.broker.connections):
-            if connection.opened and connection.link is None and (not connection.admin or connection.holds_messages):
+            if connection.opened and (not connection.client.admin or connection.holds_messages):
                 connection.close(code, text)
 
     def end(self, reason: str, code: int = EXIT_TWIN) -> None:

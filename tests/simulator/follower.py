@@ -61,7 +61,7 @@ class Passes(ReplicaSource):
 
     def opened(self, connection: ClientConnection) -> bool:
         """As `QueueReplication.opened`."""
-        if REPLICA not in connection.client_properties:
+        if REPLICA not in connection.client.properties:
             return False
         link = IncomingLink(self, connection)
         connection.link = link

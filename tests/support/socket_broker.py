@@ -93,7 +93,7 @@ class SocketBroker:
         if data:
             peer.connection.core.feed(data)
             self.broker.engine.end_turn()
-            self.seen.append(dict(peer.connection.client_properties))
+            self.seen.append(dict(peer.connection.client.properties))
             self._write(peer)
         if not data or peer.ending:
             self._selector.unregister(peer.socket)

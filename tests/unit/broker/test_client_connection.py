@@ -256,8 +256,8 @@ def test_lost_connection_is_told_to_its_link():
 
 
 def test_admin():
-    assert Peer(Broker(), **{"qpid.ha-admin": 1}).connection.admin
-    assert not Peer(Broker()).connection.admin
+    assert Peer(Broker(), **{"qpid.ha-admin": 1}).connection.client.admin
+    assert not Peer(Broker()).connection.client.admin
 
 
 # ---------------------------------------------------------------- management

@@ -269,7 +269,7 @@ def test_a_deleted_user_is_closed_and_may_do_nothing_before(realm: Realm) -> Non
     assert realm.ask("user.delete", user="anna") == {}
     close = peer.frames()[-1]
     assert (close.reply_code, close.reply_text) == (320, "CONNECTION_FORCED - user 'anna' is deleted")
-    assert not peer.connection.access.may("read", "q") and not peer.connection.access.tags
+    assert not peer.connection.client.access.may("read", "q") and not peer.connection.client.access.tags
     assert realm.ask("permission.list") == [] and realm.ask("user.delete", user="anna").startswith("no user")
 
 

@@ -171,7 +171,9 @@ class TestTheDoorOfRestores:
         kinds = {"client": (None, False), "link": (object(), False), "admin": (None, True)}
         broker.connections = [
             SimpleNamespace(
-                link=link, admin=admin, close=lambda code, text, name=name: closed.append((name, code, text))
+                link=link,
+                client=SimpleNamespace(admin=admin),
+                close=lambda code, text, name=name: closed.append((name, code, text)),
             )
             for name, (link, admin) in kinds.items()
         ]
