@@ -77,10 +77,6 @@ class Feeder(Protocol):
         """Last position of the log that backups can acknowledge."""
         ...
 
-    def completed(self, peer: Peer) -> None:
-        """It has taken over everything up to the cut."""
-        ...
-
     def complete_to(self, peer: Peer, position: int) -> None: ...
 
 
@@ -262,8 +258,8 @@ class Arrivals:
         assert plan is not None
         peer.phase, peer.plan = Phase.COMPLETE, None
         peer.target = self._primary.seal()
-        self._primary.completed(peer)
-        seconds = self._env.now() - peer.started
+        peer.completed_at = self._env.now()
+        seconds = peer.completed_at - peer.started
         attrs = {"slices": plan.slices, "octets": plan.octets, "seconds": round(seconds, 6)}
         self._env.event("catchup_end", peer=str(peer.member), last_pos=plan.cut, attrs=attrs)
         self._primary.complete_to(peer, peer.received)

@@ -37,7 +37,7 @@ from ha.primary.slow import SlowBackups
 from ha.primary.stall import Observer
 from ha.primary.throttle import Throttle
 from ha.promotion.claims import Claim
-from ha.promotion.score import DOUBT, Outlook
+from ha.promotion.score import Outlook
 from ha.role import Role
 from qpidd_py.core import Batch
 from qpidd_py.errors import InvariantError, LinkError
@@ -152,20 +152,7 @@ class Primary(Role):
 
     @property
     def outlook(self) -> Outlook:
-        overdue, durable, ready = self.local.journal_watch.overdue, self.local.journal.position, self.roster.ready()
-        cut_off = self._observer.isolation.seconds >= DOUBT
-        # Those that follow us do not read the registry, and may be without it, too.
-        unable = cut_off and not (self.settings.registry and ready)
-        behind = overdue and any(peer.acked > durable for peer in ready)
-        unable |= self._observer.stall.seconds >= DOUBT and self._cannot_go_on
-        return Outlook(replaceable=behind or (bool(self.local.hole) and bool(ready)), unable=unable)
-
-    @property
-    def _cannot_go_on(self) -> bool:
-        """True if confirms that wait may wait for ever here: no backup can be completed from what we cannot read, or no
-        set can be stored.  (Where each broker that answers must grant, the manager stops one that cannot store.)"""
-        unstored = bool(self.roster.record.not_stored) and self.local.safety.mode == "quorum"
-        return bool(self.local.hole) or unstored
+        return self._observer.outlook
 
     @property
     def starved(self) -> Member | None:
@@ -222,10 +209,6 @@ class Primary(Role):
         """Why this backup may not connect yet; empty if it may connect."""
         now = self.env.now()
         return self._slow.refusal(peer.id, now) or self._failing.refusal(peer.id, now)
-
-    def completed(self, peer: Peer) -> None:
-        """It has taken over everything up to the cut."""
-        peer.completed_at = self.env.now()
 
     def elsewhere(self, peer: Peer, member: Member) -> Peer | None:
         """A linked peer with the same id and another instance."""

@@ -1,7 +1,7 @@
 """Why confirms wait, for how long, and what ends it; and when an isolated primary closes its clients.
 
-Observation only: nothing here decides what is confirmed.  Evaluated four times in each heartbeat interval, and for
-queries.
+Observation only: nothing here decides what is confirmed.  Evaluated four times in each heartbeat interval, for queries
+and for the promotion score.
 
     frozen       this process did not run, or got no processor time: a rival may have been promoted
     disk         a change of the in-sync set cannot be stored here
@@ -25,6 +25,7 @@ from ha.model.status import State
 from ha.primary.peer import Peer, Phase
 from ha.primary.roster import Roster
 from ha.primary.slow import patience
+from ha.promotion.score import DOUBT, Outlook
 from qpidd_py.errors import ReplyCode
 
 
@@ -171,6 +172,25 @@ class Observer:
             local.env.log("error", f"isolated: {reason}; clients are closed")
             local.env.event("isolated", result="begun", reason=reason, last_pos=local.engine.position)
             local.env.close_clients(ReplyCode.CONNECTION_FORCED, primary.isolation_text())
+
+    @property
+    def outlook(self) -> Outlook:
+        """Whether another broker would do better as primary."""
+        local, ready = self._primary.local, self._primary.roster.ready()
+        overdue, durable = local.journal_watch.overdue, local.journal.position
+        cut_off = self.isolation.seconds >= DOUBT
+        # Those that follow us do not read the registry, and may be without it, too.
+        unable = cut_off and not (local.settings.registry and ready)
+        behind = overdue and any(peer.acked > durable for peer in ready)
+        unable |= self.stall.seconds >= DOUBT and self._cannot_go_on
+        return Outlook(replaceable=behind or (bool(local.hole) and bool(ready)), unable=unable)
+
+    @property
+    def _cannot_go_on(self) -> bool:
+        """True if confirms that wait may wait for ever here: no backup can be completed from what we cannot read, or no
+        set can be stored.  (Where each broker that answers must grant, the manager stops one that cannot store.)"""
+        local, record = self._primary.local, self._primary.roster.record
+        return bool(local.hole) or (bool(record.not_stored) and local.safety.mode == "quorum")
 
 
 class Isolation:

@@ -70,7 +70,8 @@ class Led:
         role._lags = self._double("sealed tick", delay=lambda position: END - position)
         isolation = SimpleNamespace(seconds=0.0, reason="cut off")
         stall = SimpleNamespace(shown=lambda: {"now": self.time}, seconds=0.0)
-        role._observer = self._double("look", isolation=isolation, stall=stall)
+        role._observer.isolation, role._observer.stall = isolation, stall
+        role._observer.look = self._noting("look")
         role._removals = self._double("stop tick")
         role._failing = self._double("broke look", is_due=lambda peer, now: now == 0.0, fails=lambda id: id == "id-d")
         role._failing.refusal = lambda id, now: f"failing {now}" if id == "id-b" else ""

@@ -450,8 +450,8 @@ def test_a_backup_that_has_all_is_complete() -> None:
     primary, peer, _ = copying(Plan(), Phase.CLOSING)
     peer.received = CUT + 1
     primary.control(peer, "complete")
-    assert (peer.phase, peer.plan, peer.target) == (Phase.COMPLETE, None, SEALED)
-    assert primary.called() == [("completed", peer), ("complete_to", peer, CUT + 1)]
+    assert (peer.phase, peer.plan, peer.target, peer.completed_at) == (Phase.COMPLETE, None, SEALED, 4.0)
+    assert primary.called() == [("complete_to", peer, CUT + 1)]
     attrs = {"slices": 3, "octets": 99, "seconds": 3.0}
     assert primary.events == [("catchup_end", {"peer": "b", "last_pos": CUT, "attrs": attrs})]
 
