@@ -10,7 +10,6 @@ Invariants:  state is recovering or active  <=>  role is Primary;
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Final
 
 from ha.backup.advice import advise
 from ha.backup.backup import Backup
@@ -18,13 +17,13 @@ from ha.model.content import Content
 from ha.model.difference import Origin
 from ha.model.environment import EXIT_TWIN, Json, Link, Reply, StateNotStored
 from ha.model.local_member import LocalMember
-from ha.model.membership import Member
 from ha.model.operations import Membership
 from ha.model.position import text
 from ha.model.safety import fragile
 from ha.model.status import State
 from ha.model.twins import REMEDY, place
 from ha.model.view import View
+from ha.primary.giving_way import UNREADABLE, GivingWay
 from ha.primary.primary import Primary
 from ha.primary.relocation import Relocation, choose
 from ha.promotion.candidacy import Candidacy
@@ -37,11 +36,6 @@ from ha.role import Role
 from qpidd_py.core import Batch
 from qpidd_py.errors import EXIT_DISK, InvariantError, LinkError, ReplyCode
 
-GIVE_WAY: Final = 3.0
-"""Seconds for a manager to move the role by the scores, once a primary cannot read all of its messages; then it hands
-over by itself, which Pacemaker takes for a failure.  Also the least seconds between two attempts."""
-UNREADABLE: Final = "messages that wait here cannot be read back"
-
 
 class Node:
     """The HA core of one broker; `model/environment.py` lists the calls on it."""
@@ -53,9 +47,7 @@ class Node:
         self.relocation: Relocation | None = None
         self._sampled_at = -1.0
         self._sampled = (0, 0)
-        self._give_way_at = 0.0
-        self._safe_then = -1
-        """How far the log was safe when we last tried to give way."""
+        self.giving_way = GivingWay(local, self)
         self.role: Role = Backup(self.local, self.end)
         self.candidacy = Candidacy(self.local, self._standing)
         self.local.changed = self.candidacy.look
@@ -104,7 +96,7 @@ class Node:
             self.end(f"{local.journal_watch.hangs}; others can do without this broker", EXIT_DISK)
             return
         self.role.tick()
-        self._give_way()
+        self.giving_way.look()
         self.candidacy.tick()
         self._sample()
         local.env.after(local.settings.heartbeat / 4, self._tick)
@@ -185,40 +177,11 @@ class Node:
         local.hole = reason if hole else ""
         if isinstance(self.role, Primary):
             if local.whole and hole:
-                self._give_way_at = local.env.now() + GIVE_WAY
+                self.giving_way.wait()
             local.whole = not hole
         elif hole and isinstance(self.role, Backup):
             self.role.refill(reason)
         local.changed()
-
-    def _give_way(self) -> None:
-        """A primary that cannot read all hands over to a backup that has it, and refills itself from there."""
-        local, role = self.local, self.role
-        due = local.hole and self.relocation is None and local.env.now() >= self._give_way_at
-        if due and isinstance(role, Primary):
-            self._give_way_to(choose(role, ""), role.starved)
-
-    def _give_way_to(self, target: Member | str, starved: Member | None) -> None:
-        """`target`: or why there is none."""
-        local = self.local
-        stuck = local.engine.safe == self._safe_then < local.engine.position
-        if starved is not None:
-            why = f"{starved}, which confirms wait for, lacks some of them"
-            self._step_aside(target if isinstance(target, Member) else starved, why)
-        elif isinstance(target, Member) and stuck:
-            self._step_aside(target, "confirms wait, so that no switch-over can be prepared")
-        elif isinstance(target, Member):
-            self._give_way_at, self._safe_then = local.env.now() + GIVE_WAY, local.engine.safe
-            local.env.log("warning", f"{UNREADABLE}: the role goes to a backup that holds them")
-            self.relocate("", lambda result: None)
-
-    def _step_aside(self, target: Member, why: str) -> None:
-        """No switch-over can be prepared, since nothing becomes safe any more.  Who is promoted holds all that was
-        confirmed."""
-        settings = self.local.settings
-        self.demote(f"{UNREADABLE}, and {why}", target.address)
-        step = max(settings.promote_timeout, settings.registry_timeout if settings.registry else 0.0)
-        self.local.env.request(target.address, "ha.promote", {}, 2 * step + settings.dead_after, lambda answer: None)
 
     # ---- promotion ------------------------------------------------------------------------------------------------
 
@@ -286,7 +249,8 @@ class Node:
             local.journal.begin_again()
         local.led.add(claim.epoch)
         local.spent.clear()
-        local.whole, self._give_way_at = not local.hole, local.env.now() + GIVE_WAY
+        local.whole = not local.hole
+        self.giving_way.wait()
         role = Primary(self.local, claim, self.depose)
         self.role = role
         local.set_state(State.RECOVERING, self.role.position)

@@ -253,6 +253,13 @@ class NodeSettings:
         """Seconds for which a host must refuse connections before its broker counts as gone (`model/refusals.py`)."""
         return self.dead_after if self.safety == "manager" and not self.registry else 0.0
 
+    @property
+    def promotion_limit(self) -> float:
+        """Seconds that another broker may take for its promotion: it asks every broker and the registry twice, and
+        waits for the silent ones each time."""
+        step = max(self.promote_timeout, self.registry_timeout if self.registry else 0.0)
+        return 2 * step + self.dead_after
+
 
 def uses_tls(address: str) -> bool:
     return address.startswith("ssl:")

@@ -196,10 +196,7 @@ class Relocation:
         self._stepped_down = local.env.now()
         self._predecessor.demote(f"relocation to {target}", target.address)
         self._release()
-        # The target asks every broker and the registry twice, and waits for the silent ones each time.
-        settings = local.settings
-        step = max(settings.promote_timeout, settings.registry_timeout if settings.registry else 0.0)
-        local.env.request(target.address, "ha.promote", {}, 2 * step + settings.dead_after, self._answered)
+        local.env.request(target.address, "ha.promote", {}, local.settings.promotion_limit, self._answered)
 
     def _answered(self, answer: Answer) -> None:
         if answer.outcome is Outcome.ANSWERED and not answer.error:

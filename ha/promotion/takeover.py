@@ -51,8 +51,7 @@ class Takeover:
     def start(self) -> None:
         local, settings = self._local, self._local.settings
         local.env.log("notice", f"the manager promotes {local.member}; {self._primary.member} is asked to hand over")
-        step = max(settings.promote_timeout, settings.registry_timeout if settings.registry else 0.0)
-        limit = settings.relocate_timeout + 2 * step + settings.dead_after + RETURN_LIMIT
+        limit = settings.relocate_timeout + settings.promotion_limit + RETURN_LIMIT
         local.env.request(self._primary.address, "ha.relocate", {"to": local.id}, limit, self._answered)
         local.env.after(settings.heartbeat / 4, self._look)
 

@@ -1,6 +1,6 @@
-"""One request to the local supervisor through its control socket.
+"""The control socket of the local supervisor: how it listens, and one request to it.
 
-Shell.  Used by the commands of `qpid-cluster` and by the tests.
+Shell.  Used by the supervisor, by the commands of `qpid-cluster` and by the tests.
 """
 
 import contextlib
@@ -43,19 +43,37 @@ def request(path: Path, command: str, timeout: float = 10.0, **arguments: Any) -
 
 
 def _connect(path: Path, timeout: float) -> socket.socket:
-    """Connect through /proc, because the name of a socket is limited to 107 octets."""
     connection = socket.socket(socket.AF_UNIX)
     connection.settimeout(timeout)
     try:
-        directory = os.open(path.parent, os.O_PATH)
-        try:
-            connection.connect(f"/proc/self/fd/{directory}/{path.name}")
-        finally:
-            os.close(directory)
+        with short_path(path) as short:
+            connection.connect(short)
     except OSError as error:
         connection.close()
         raise NotRunning(f"the cluster is not running ({path}: {error.strerror})") from error
     return connection
+
+
+def listen(path: Path) -> socket.socket:
+    """A listening control socket.  An existing one belongs to a dead supervisor, since we hold the lock."""
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX)
+    with short_path(path) as short:
+        listener.bind(short)
+    os.chmod(path, 0o600)
+    listener.listen()
+    listener.setblocking(False)
+    return listener
+
+
+@contextlib.contextmanager
+def short_path(path: Path) -> Iterator[str]:
+    """A name of at most 107 octets (the kernel's limit) for a socket in any directory."""
+    directory = os.open(path.parent, os.O_PATH)
+    try:
+        yield f"/proc/self/fd/{directory}/{path.name}"
+    finally:
+        os.close(directory)
 
 
 @contextlib.contextmanager

@@ -1,16 +1,20 @@
-"""Broker processes of the local supervisor: starts them, watches them without polling, and leaves none behind.
+"""Broker processes of the local supervisor, and their ports: starts them, watches them without polling, and leaves none behind.
 
 Shell.  A death is detected through the process's pidfd, in the loop's next turn.  Each broker asks the kernel to be
 killed when the supervisor dies (PR_SET_PDEATHSIG), so that even a kill -9 of the supervisor leaves no broker running.
 """
 
 import asyncio
+import contextlib
 import ctypes
+import errno
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -58,6 +62,30 @@ def write_config(spec: ClusterSpec, node: NodeSpec) -> None:
     path = config_path(spec, node)
     path.touch(mode=0o600)
     path.write_text(config_text(spec, node), encoding="utf-8")
+
+
+def is_free(node: NodeSpec) -> bool:
+    """False only if another process listens at the node's address; any other fault is the broker's to report."""
+    with socket.socket(socket.AF_INET6 if ":" in node.host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((node.host, node.port))
+        except OSError as error:
+            return error.errno != errno.EADDRINUSE
+    return True
+
+
+def with_port(node: NodeSpec, held: contextlib.ExitStack) -> NodeSpec:
+    """Replace port 0 by a free port now, because every broker must know all addresses.
+
+    The socket stays bound without listening until `held` is closed.  A broker may bind to the port as well, but the
+    kernel gives it to no other process and to no client's connection while the broker is down."""
+    if node.port:
+        return node
+    holder = held.enter_context(socket.socket())
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind((node.host, 0))
+    return replace(node, port=holder.getsockname()[1])
 
 
 def resident_octets(pid: int) -> int | None:

@@ -10,16 +10,14 @@ Files in the cluster's directory: `supervisor.log` (each decision with its reaso
 
 import asyncio
 import contextlib
-import errno
 import json
 import os
 import signal
-import socket
 import ssl
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -28,9 +26,9 @@ from typing import Any, TextIO
 
 from ha.dial import Dial, client_tls, why
 from ha.qpid_cluster.cluster_file import ClusterSpec, NodeSpec
-from ha.qpid_cluster.control import ControlError, supervisor_lock
+from ha.qpid_cluster.control import ControlError, listen, supervisor_lock
 from ha.qpid_cluster.events import SupervisorEvents
-from ha.qpid_cluster.processes import Processes, broker_command, resident_octets, write_config
+from ha.qpid_cluster.processes import Processes, broker_command, is_free, resident_octets, with_port, write_config
 from ha.qpid_cluster.supervision import (
     Ask,
     Effect,
@@ -63,7 +61,7 @@ class ClusterShell:
 
     def __init__(self, spec: ClusterSpec, echo: TextIO | None = None) -> None:
         self._ports = contextlib.ExitStack()
-        nodes = tuple(_with_port(node, self._ports) for node in spec.nodes)
+        nodes = tuple(with_port(node, self._ports) for node in spec.nodes)
         self.spec = replace(spec, nodes=nodes, directory=spec.directory.resolve())
         self.core = Supervisor([node.name for node in spec.nodes], spec.watch)
         self._echo = echo
@@ -96,13 +94,13 @@ class ClusterShell:
     async def _ports_are_free(self) -> None:
         """Raises ControlError; brokers that a killed supervisor has left need a moment to end."""
         deadline = time.monotonic() + PORT_WAIT
-        while taken := next((node.address for node in self.spec.nodes if not _is_free(node)), None):
+        while taken := next((node.address for node in self.spec.nodes if not is_free(node)), None):
             if time.monotonic() > deadline:
                 raise ControlError(f"{taken} is used by another program; a cluster file can name another port")
             await asyncio.sleep(TICK)
 
     async def _serve(self) -> None:
-        server = await asyncio.start_unix_server(self._control, sock=_listen(self.spec.control_path))
+        server = await asyncio.start_unix_server(self._control, sock=listen(self.spec.control_path))
         try:
             self._do(self.core.begin(time.monotonic()))
             while not (self.core.closing and self.core.all_down):
@@ -324,52 +322,6 @@ class ClusterShell:
             "wanted": node.wanted,
             "silent": round(now - node.silent_since, 3) if node.silent_since is not None else 0.0,
         }
-
-
-def _is_free(node: NodeSpec) -> bool:
-    """False only if another process listens at the node's address; any other fault is the broker's to report."""
-    with socket.socket(socket.AF_INET6 if ":" in node.host else socket.AF_INET) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((node.host, node.port))
-        except OSError as error:
-            return error.errno != errno.EADDRINUSE
-    return True
-
-
-def _with_port(node: NodeSpec, held: contextlib.ExitStack) -> NodeSpec:
-    """Replace port 0 by a free port now, because every broker must know all addresses.
-
-    The socket stays bound without listening until `held` is closed.  A broker may bind to the port as well, but the
-    kernel gives it to no other process and to no client's connection while the broker is down."""
-    if node.port:
-        return node
-    holder = held.enter_context(socket.socket())
-    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    holder.bind((node.host, 0))
-    return replace(node, port=holder.getsockname()[1])
-
-
-def _listen(path: Path) -> socket.socket:
-    """A listening control socket.  An existing one belongs to a dead supervisor, since we hold the lock."""
-    path.unlink(missing_ok=True)
-    listener = socket.socket(socket.AF_UNIX)
-    with short_path(path) as short:
-        listener.bind(short)
-    os.chmod(path, 0o600)
-    listener.listen()
-    listener.setblocking(False)
-    return listener
-
-
-@contextlib.contextmanager
-def short_path(path: Path) -> Iterator[str]:
-    """A name of at most 107 octets (the kernel's limit) for a socket in any directory."""
-    directory = os.open(path.parent, os.O_PATH)
-    try:
-        yield f"/proc/self/fd/{directory}/{path.name}"
-    finally:
-        os.close(directory)
 
 
 def supervise(spec: ClusterSpec, quiet: bool = False) -> None:

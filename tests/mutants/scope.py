@@ -27,6 +27,7 @@ REVIEWED: Final = (
     "node",
     "primary/arrivals",
     "primary/changes",
+    "primary/giving_way",
     "primary/losses",
     "primary/meetings",
     "primary/peer",

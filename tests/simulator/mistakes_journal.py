@@ -16,6 +16,7 @@ from ha.model.membership import Member
 from ha.model.protocol import Kind as LinkKind
 from ha.model.view import View
 from ha.node import Node
+from ha.primary.giving_way import GivingWay
 from ha.primary.primary import Primary
 from ha.primary.roster import Roster
 from ha.promotion import promotion
@@ -217,4 +218,4 @@ def rot_goes_on_alone() -> AbstractContextManager[None]:
 
 def rot_stays_primary() -> AbstractContextManager[None]:
     """A primary waits for messages that only others can read."""
-    return patched(Node, _give_way=lambda self: None)
+    return patched(GivingWay, look=lambda self: None)

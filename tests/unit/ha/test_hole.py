@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ha.model.status import State
-from ha.node import GIVE_WAY
+from ha.primary.giving_way import GIVE_WAY
 from ha.promotion.score import COPY, PRIMARY, SLOW
 from qpidd_py.core import decode_ids, soon
 from qpidd_py.errors import PageError
@@ -151,7 +151,7 @@ def test_a_backup_without_a_primary_keeps_what_it_cannot_read(world: World) -> N
 
 def test_messages_that_are_published_meanwhile_are_confirmed(world: World) -> None:
     host, pages = world["a"], Pages(world["a"])
-    host.node._give_way_at = 1e9
+    host.node.giving_way._due = 1e9
     pages.find()
     client = Publisher(host)
     client.publish("q", b"new")
@@ -233,7 +233,7 @@ def test_a_backup_refills_itself(world: World) -> None:
 
 def test_who_has_a_hole_is_not_promoted_while_another_has_everything(world: World) -> None:
     host, pages = world["a"], Pages(world["a"])
-    host.node._give_way_at = 1e9
+    host.node.giving_way._due = 1e9
     pages.find()
     host.node.demote("a test")
     assert "it is joining an active cluster; " in world.refused("a")
@@ -264,7 +264,7 @@ def test_it_is_the_best_copy_when_no_other_is_left() -> None:
     world.cluster()
     declared(world)
     host, pages = world["a"], Pages(world["a"])
-    host.node._give_way_at = 1e9
+    host.node.giving_way._due = 1e9
     pages.find()
     world["b"].kill()
     host.node.demote("a test")
@@ -329,7 +329,7 @@ def holed(names: str, **settings: Any) -> tuple[World, Pages]:
     declared(world)
     host, pages = world["a"], Pages(world["a"])
     pages.find()
-    host.node._give_way_at = 1e9
+    host.node.giving_way._due = 1e9
     return world, pages
 
 
@@ -395,7 +395,7 @@ def test_the_last_backup_that_may_have_them_is_not_removed(safety: str) -> None:
     world, pages = holed("ab", safety=safety)
     what = "remove b:1: in the page file; of the members in sync only b can have them; relocate the primary first"
     assert member(world, "remove", "b:1") == {"ok": False, "error": what}
-    world["a"].node._give_way_at = 0.0
+    world["a"].node.giving_way._due = 0.0
     world.until(lambda: world["b"].state is State.ACTIVE)
     pages.paging.on_wanted = pages._all_at_once
     refilled(world, "a")
@@ -413,7 +413,7 @@ def overtaxed() -> tuple[World, Pages, Publisher]:
     client.publish("q", b"newer")
     world.run(3.0)
     assert client.confirmed == 1 and world["d"].state is State.CATCHUP
-    world["a"].node._give_way_at = 0.0
+    world["a"].node.giving_way._due = 0.0
     pages.paging.on_wanted = pages._all_at_once
     return world, pages, client
 
