@@ -26,36 +26,29 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final, Protocol
 
+from ha.backup.holdings import Holdings
 from ha.backup.salvager import Known, Salvager
-from ha.backup.staging import Call, Mode, Staging
-from ha.model.difference import Lineage, foreign_epochs, lineage_from_json, normalise, of_epochs, shared, subtract
+from ha.backup.staging import PAUSE, Mode, Staging
+from ha.model.difference import Lineage, lineage_from_json
 from ha.model.environment import Json, Link, StateNotStored
 from ha.model.local_member import LocalMember
 from ha.model.membership import InSync, Member
 from ha.model.position import epoch_of
 from ha.model.protocol import (
-    KEYS,
     VERSION,
     Kind,
     decode_drop,
     decode_held,
     decode_merge,
     encode_control,
-    encode_drop,
-    encode_held,
-    encode_merge,
     need,
     need_epoch,
 )
 from ha.model.view import View
 from ha.salvage.selection import Promises, suspects
 from qpidd_py.broker.snapshot import decode_snapshot
-from qpidd_py.core import decode_ids, encode_ids
 from qpidd_py.errors import LinkError
 
-UNWRITTEN: Final = 16 << 20
-"""Octets that may wait for the disk while more of the difference is taken over."""
-PAUSE: Final = 0.005
 OBJECTS: Final = 1000
 """Queues, exchanges and bindings of a snapshot that are taken over in one turn, in some 10 ms: a link whose broker is
 silent for a second is lost."""
@@ -131,7 +124,7 @@ class Joining:
         self._slices = 0
         self._started = self._env.now()
         self._salvager: Salvager | None = None
-        self._staging = Staging()
+        self._staging = Staging(local.env, local.journal)
         self._over = False
         self._handlers: dict[int, Callable[[bytes], None]] = {
             Kind.SNAPSHOT: self._on_snapshot,
@@ -169,6 +162,8 @@ class Joining:
             self._on_held_batch(position, body)
         elif handler is None:
             raise LinkError(f"frame of kind {kind} from a primary")
+        elif kind != Kind.LACK and self.step is not JoinStep.SYNCING:
+            raise LinkError(f"catch-up frame in step {self.step.value}")
         else:
             handler(body)
 
@@ -247,50 +242,10 @@ class Joining:
         if self._local.whole:
             self._staging.keep()
             self.link.hold_batches(True)
-        for queue, _ in self._local.configuration.replicated():
-            # Remains of an unfinished difference, and the places of removed messages, must not block the next one: a
-            # deposed primary may be sent again what it had dequeued on its own.
-            self._change(partial(self._engine.merge, queue.number), Kind.MERGE, encode_merge(queue.number))
-        self._staging.add(self._local.journal.differ)
-        self._staging.add(self._drop_rotten)
-        foreign, lineage = foreign_epochs(self._local.lineage, self._lineage), self._lineage
-        self._staging.add(lambda: self._prune(foreign, lineage))
-        self._send_held(foreign)
-
-    def _drop_rotten(self) -> None:
-        """What cannot be read is no longer held, so the primary sends it.  A whole broker has no such messages."""
-        for queue, _ in self._local.configuration.replicated() if self._local.hole else ():
-            if ids := queue.rotten():
-                drop = partial(self._engine.drop, queue.number, ids)
-                self._change(drop, Kind.DROP, encode_drop(queue.number, ids))
-        self._local.hole = ""
-
-    def _prune(self, epochs: set[int], lineage: Lineage) -> None:
-        """Drop messages whose ids name other messages at the primary."""
-        # Until we are complete we may hold messages of both histories.
-        self._local.lineage = {**self._local.lineage, **lineage}
-        for queue, _ in self._local.configuration.replicated() if epochs else ():
-            ids = of_epochs(normalise(decode_ids(queue.held())), epochs)
-            if ids:
-                encoded = encode_ids(ids)
-                drop = partial(self._engine.drop, queue.number, encoded)
-                self._change(drop, Kind.DROP, encode_drop(queue.number, encoded))
-
-    def _send_held(self, foreign: set[int]) -> None:
-        for queue, uid in self._local.configuration.replicated():
-            held = queue.held()
-            if foreign and held:
-                ids = normalise(decode_ids(held))
-                held = encode_ids(subtract(ids, of_epochs(ids, foreign)))
-            if held:
-                self.send(Kind.HELD, encode_held(queue.number, uid, held))
-            if queue.window is not None and (known := self._known_keys()):
-                self.send(Kind.HELD, encode_held(KEYS + queue.number, uid, encode_ids([(1, known)])))
+        holdings = Holdings(self._local, self._staging, self._lineage, self._position)
+        for body in holdings.settle():
+            self.send(Kind.HELD, body)
         self.control("held-end")
-
-    def _known_keys(self) -> int:
-        """The keys of messages up to here are those that the primary had remembered, too; 0 when that is not known."""
-        return shared(self._local.lineage, self._lineage, self._position) if self._local.whole else 0
 
     # ---- syncing --------------------------------------------------------------------------------------------------
 
@@ -312,68 +267,38 @@ class Joining:
         self._env.event("catchup_begin", peer=self.primary, last_pos=cut)
 
     def _on_snapshot(self, body: bytes) -> None:
-        self._need_syncing()
         steps = self._local.configuration.adopting(decode_snapshot(body))
-        self._stage(partial(_some, steps), Kind.SNAPSHOT, body)
+        self._staging.stage(partial(_some, steps), Kind.SNAPSHOT, body)
         if self._staging.mode is Mode.SPREAD:
             self.link.hold_batches(True)
             self._spread()
 
     def _on_slice(self, body: bytes) -> None:
-        self._need_syncing()
         self._slices += 1
-        self._stage(partial(self._engine.apply_slice, body), Kind.SLICE, body)
+        self._staging.stage(partial(self._engine.apply_slice, body), Kind.SLICE, body)
         self._credit()
 
     def _credit(self) -> None:
         """The next slice may come, when the disk has taken most of what came, and we all of it."""
         if self._staging.mode is Mode.SPREAD:
             self._env.after(PAUSE, self._credit)
-        elif not self._over and not self._disk_waits(self._credit):
+        elif not self._over and not self._staging.disk_waits(self._credit):
             self.send(Kind.CREDIT, b"")
 
     def _on_drop(self, body: bytes) -> None:
-        self._need_syncing()
         number, ids = decode_drop(body)
-        self._stage(partial(self._engine.drop, number, ids), Kind.DROP, body)
+        self._staging.stage(partial(self._engine.drop, number, ids), Kind.DROP, body)
 
     def _on_merge(self, body: bytes) -> None:
-        self._need_syncing()
         number = decode_merge(body)
-        self._stage(partial(self._engine.merge, number), Kind.MERGE, body)
-
-    def _need_syncing(self) -> None:
-        if self.step is not JoinStep.SYNCING:
-            raise LinkError(f"catch-up frame in step {self.step.value}")
+        self._staging.stage(partial(self._engine.merge, number), Kind.MERGE, body)
 
     def _on_held_batch(self, position: int, body: bytes) -> None:
         if self.step not in (JoinStep.SYNCING, JoinStep.APPLYING):
             raise LinkError(f"batch in step {self.step.value}")
-        self._stage(partial(self._engine.apply_held, position, body), Kind.BATCH, body)
+        self._staging.stage(partial(self._engine.apply_held, position, body), Kind.BATCH, body)
         self.live = position
         self.acknowledge()
-
-    def _stage(self, change: Call, kind: int, body: bytes) -> None:
-        self._staging.add(lambda: self._change(change, kind, body), len(body))
-
-    def _change(self, change: Call, kind: int, body: bytes) -> bool:
-        """Apply what came in one frame, here and in the journal.  True: there is more of it."""
-        journal = self._local.journal
-        try:
-            if change():
-                return True
-            journal.part(kind, body)
-            return False
-        except (LinkError, MemoryError):
-            journal.leave()  # the engine may have taken a part of it
-            raise
-
-    def _disk_waits(self, again: Callable[[], None]) -> bool:
-        """True if the disk has much to write; `again` is called a little later."""
-        waits = self._local.journal.waiting > UNWRITTEN
-        if waits:
-            self._env.after(PAUSE, again)
-        return waits
 
     # ---- taking it over -------------------------------------------------------------------------------------------
 
@@ -392,7 +317,7 @@ class Joining:
             self._some_more(self._spread, partial(self.link.hold_batches, False))
 
     def _some_more(self, again: Callable[[], None], then: Callable[[], None]) -> None:
-        if self._over or self._disk_waits(again):
+        if self._over or self._staging.disk_waits(again):
             return
         try:
             done = self._staging.some()

@@ -24,12 +24,20 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
+from ha.model.content import Journal
+from ha.model.environment import Environment
+from qpidd_py.errors import LinkError
+
 BITE: Final = 4 << 20
 """Octets applied in one turn, approximately."""
 CALL: Final = 256
 """Least cost of a call, in octets."""
 Call = Callable[[], bool | None]
 """True: there is more, call again in the next turn."""
+UNWRITTEN: Final = 16 << 20
+"""Octets that may wait for the disk while more of the difference is taken over."""
+PAUSE: Final = 0.005
+"""Seconds until what waits for the disk, or for earlier calls, is tried again."""
 
 
 class Mode(Enum):
@@ -42,7 +50,9 @@ class Mode(Enum):
 class Staging:
     """The received calls of one attempt to join."""
 
-    def __init__(self) -> None:
+    def __init__(self, env: Environment, journal: Journal) -> None:
+        self._env = env
+        self._journal = journal
         self.mode = Mode.DIRECT
         self._calls: deque[tuple[int, Call]] = deque()
 
@@ -57,6 +67,28 @@ class Staging:
         elif call():
             self.mode = Mode.SPREAD
             self._calls.append((CALL, call))
+
+    def stage(self, change: Call, kind: int, body: bytes) -> None:
+        """`add` what came in one frame."""
+        self.add(lambda: self.change(change, kind, body), len(body))
+
+    def change(self, change: Call, kind: int, body: bytes) -> bool:
+        """Apply what came in one frame, here and in the journal.  True: there is more of it."""
+        try:
+            if change():
+                return True
+            self._journal.part(kind, body)
+            return False
+        except (LinkError, MemoryError):
+            self._journal.leave()  # the engine may have taken a part of it
+            raise
+
+    def disk_waits(self, again: Callable[[], None]) -> bool:
+        """True if the disk has much to write; `again` is called a little later."""
+        waits = self._journal.waiting > UNWRITTEN
+        if waits:
+            self._env.after(PAUSE, again)
+        return waits
 
     def complete(self) -> None:
         """What is kept will be applied: call `some` until it returns True, or `all`."""

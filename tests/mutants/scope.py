@@ -10,6 +10,7 @@ REVIEWED: Final = (
     "archive/copying",
     "archive/restoring",
     "backup/backup",
+    "backup/holdings",
     "backup/joining",
     "backup/staging",
     "model/content",

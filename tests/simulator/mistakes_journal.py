@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ha.backup.backup import Backup
+from ha.backup.holdings import Holdings
 from ha.backup.joining import Joining, JoinStep
 from ha.model.content import Content
 from ha.model.environment import Reply
@@ -208,7 +209,7 @@ def rot_stays_whole() -> AbstractContextManager[None]:
 
 def rot_is_reported_as_held() -> AbstractContextManager[None]:
     """It says that it holds what it cannot read, so nobody sends it again."""
-    return patched(Joining, _drop_rotten=lambda self: None)
+    return patched(Holdings, _drop_rotten=lambda self: None)
 
 
 def rot_goes_on_alone() -> AbstractContextManager[None]:

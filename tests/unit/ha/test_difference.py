@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import combinations, product
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -162,8 +162,13 @@ class Applied:
         return lambda: self.numbers.append(number)
 
 
+def unused() -> Staging:
+    """Without frames, so neither clock nor journal is asked."""
+    return Staging(cast(Any, None), cast(Any, None))
+
+
 def kept(count: int, octets: int = 0) -> tuple[Staging, Applied]:
-    stage, applied = Staging(), Applied()
+    stage, applied = unused(), Applied()
     stage.keep()
     for number in range(count):
         stage.add(applied.call(number), octets)
@@ -171,7 +176,7 @@ def kept(count: int, octets: int = 0) -> tuple[Staging, Applied]:
 
 
 def test_what_is_not_kept_happens_at_once() -> None:
-    stage, applied = Staging(), Applied()
+    stage, applied = unused(), Applied()
     assert stage.mode is Mode.DIRECT
     stage.add(applied.call(1))
     assert applied.numbers == [1] and stage.some()
@@ -236,7 +241,7 @@ def parts(count: int, applied: Applied) -> Callable[[], bool]:
 
 
 def test_a_call_that_takes_several_turns_keeps_those_behind_it() -> None:
-    stage, applied = Staging(), Applied()
+    stage, applied = unused(), Applied()
     stage.add(parts(3, applied), 2 * BITE)
     assert stage.mode is Mode.SPREAD and applied.numbers == [0]
     stage.add(applied.call(10))
@@ -245,7 +250,7 @@ def test_a_call_that_takes_several_turns_keeps_those_behind_it() -> None:
 
 
 def test_one_that_is_kept_ends_the_bite() -> None:
-    stage, applied = Staging(), Applied()
+    stage, applied = unused(), Applied()
     stage.keep()
     stage.add(applied.call(10))
     stage.add(parts(2, applied))
@@ -256,7 +261,7 @@ def test_one_that_is_kept_ends_the_bite() -> None:
 
 
 def test_where_there_is_no_time_it_is_made_until_it_is_done() -> None:
-    stage, applied = Staging(), Applied()
+    stage, applied = unused(), Applied()
     stage.keep()
     stage.add(parts(4, applied))
     stage.complete()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ha.backup.joining import OBJECTS, PAUSE, UNWRITTEN, JoinStep
-from ha.backup.staging import BITE
+from ha.backup.joining import OBJECTS, JoinStep
+from ha.backup.staging import BITE, PAUSE, UNWRITTEN
 from ha.model.membership import InSync
 from ha.model.position import make
 from ha.model.protocol import Kind, encode_merge

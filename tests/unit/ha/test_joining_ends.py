@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ha.backup.joining import PAUSE, UNWRITTEN, JoinStep
+from ha.backup.joining import JoinStep
+from ha.backup.staging import PAUSE, UNWRITTEN
 from ha.model.difference import Lineage, Origin, lineage_to_json
 from ha.model.environment import StateNotStored
 from ha.model.position import make
