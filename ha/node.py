@@ -17,7 +17,7 @@ from ha.model.content import Content
 from ha.model.difference import Origin
 from ha.model.environment import EXIT_TWIN, Json, Link, Reply, StateNotStored
 from ha.model.local_member import LocalMember
-from ha.model.operations import Membership
+from ha.model.membership import Membership
 from ha.model.position import text
 from ha.model.safety import fragile
 from ha.model.status import State

@@ -31,8 +31,7 @@ from ha.model.clock_readings import ClockReadings
 from ha.model.environment import Json, Link, Outcome, StateNotStored
 from ha.model.local_member import LocalMember
 from ha.model.logins import decode_logins
-from ha.model.membership import Member
-from ha.model.operations import Membership
+from ha.model.membership import Member, Membership
 from ha.model.position import text
 from ha.model.protocol import Kind, decode_control, encode_control, short_text
 from ha.model.pulse import Pulse

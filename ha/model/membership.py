@@ -25,11 +25,13 @@ and removes a; b and c confirm (two of three), while a, d and e are three of a's
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from ha.model.protocol import is_short_text, need, need_epoch, need_text, short_text
+from qpidd_py.amqp.json_object import read_object
 from qpidd_py.errors import InvariantError, LinkError
 
 BEFORE_MAX: Final = 10_000
@@ -174,6 +176,31 @@ class InSync:
         if not isinstance(brokers, list) or not all(map(is_short_text, brokers)):
             raise LinkError(f"not a list of brokers: {brokers!r:.80}")
         return cls(epoch, short_text(value, "leader"), version, parsed, tuple(brokers))
+
+
+@dataclass(frozen=True)
+class Membership:
+    """The MEMBERSHIP operation, the only one that HA itself writes to the log: from its position on this set counts."""
+
+    in_sync: InSync
+    added: str = ""
+    """Id of the backup that the primary has just found complete.  It becomes ready when it applies this operation,
+    because then it holds everything before it."""
+
+    def encode(self) -> bytes:
+        value = {"op": "membership", "added": self.added, "in_sync": self.in_sync.to_json()}
+        return json.dumps(value, separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, payload: bytes) -> Membership:
+        """Raises LinkError for anything else than a membership operation."""
+        try:
+            value = read_object(payload)
+        except ValueError as error:
+            raise LinkError(f"membership operation: {error}") from error
+        if value.get("op") != "membership":
+            raise LinkError(f"not a membership operation: {payload[:80]!r}")
+        return cls(InSync.from_json(value.get("in_sync")), short_text(value, "added"))
 
 
 def newest_of(*sets: InSync) -> InSync:

@@ -24,6 +24,8 @@ LONG_SET: Final = 4096
 """Octets of an encoded id set."""
 TURN: Final = 64
 """Most frames sent by one call, so that ten thousand queues with ids to drop do not block the broker."""
+RATE_WINDOW: Final = 5.0
+"""Seconds over which the rate of a catch-up is measured."""
 
 
 class Plan:
@@ -158,3 +160,24 @@ def _sizes(queue: Queue, messages: int) -> tuple[int, int]:
 def _count_of(held: bytes) -> int:
     """Number of ids in a set; estimated for a long one, in which most runs are one id in two octets."""
     return count(decode_ids(held)) if len(held) <= LONG_SET else len(held) // 2
+
+
+class Progress:
+    """The progress of one backup."""
+
+    def __init__(self, now: float) -> None:
+        self.reported = now
+        self._seen: deque[tuple[float, int, int]] = deque([(now, 0, 0)])
+
+    def note(self, now: float, octets: int, messages: int) -> None:
+        """Record the totals sent so far."""
+        self._seen.append((now, octets, messages))
+        while now - self._seen[1][0] > RATE_WINDOW:
+            self._seen.popleft()
+
+    def rates(self) -> tuple[float, float]:
+        """Recent octets and messages per second."""
+        (start, octets, messages), (end, more_octets, more_messages) = self._seen[0], self._seen[-1]
+        if end <= start:
+            return 0.0, 0.0
+        return (more_octets - octets) / (end - start), (more_messages - messages) / (end - start)

@@ -17,8 +17,8 @@ from typing import Final, NamedTuple
 
 from ha.model.environment import Environment, Json
 from ha.model.position import epoch_of
+from ha.primary.catchup import Progress
 from ha.primary.peer import Peer
-from ha.primary.progress import Progress
 from qpidd_py.core import Batch, Engine
 
 STEP: Final = 0.05

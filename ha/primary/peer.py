@@ -22,8 +22,7 @@ from ha.model.environment import Link
 from ha.model.logins import Told
 from ha.model.membership import Member
 from ha.model.pulse import Pulse
-from ha.primary.catchup import Plan
-from ha.primary.progress import Progress
+from ha.primary.catchup import Plan, Progress
 
 
 class Phase(Enum):

@@ -32,8 +32,7 @@ from enum import Enum
 from typing import Final, Protocol
 
 from ha.model.environment import Answer, Json, Outcome
-from ha.model.membership import Member
-from ha.model.operations import Membership
+from ha.model.membership import Member, Membership
 from ha.model.status import State
 from ha.primary.primary import Primary
 from ha.promotion.takeover import RETURN_LIMIT

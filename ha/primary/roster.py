@@ -18,8 +18,7 @@ from typing import Protocol
 
 from ha.model.environment import Json
 from ha.model.local_member import LocalMember
-from ha.model.membership import InSync, Member
-from ha.model.operations import Membership
+from ha.model.membership import InSync, Member, Membership
 from ha.model.position import epoch_of
 from ha.model.pulse import Pulse
 from ha.primary.changes import Change, Drop, Enlist, First, Rename

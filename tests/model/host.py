@@ -16,8 +16,7 @@ from ha.backup.backup import Backup
 from ha.backup.joining import JoinStep
 from ha.model.environment import Answer, Exchanged, Json
 from ha.model.local_member import LocalMember
-from ha.model.membership import HaState, InSync
-from ha.model.operations import Membership
+from ha.model.membership import HaState, InSync, Membership
 from ha.model.position import make, sequence_of
 from ha.model.pulse import Pulse
 from ha.model.settings import NodeSettings

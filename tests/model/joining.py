@@ -7,7 +7,7 @@ from typing import Any
 
 from ha.backup.joining import Joining
 from ha.model.environment import Answer, Outcome
-from ha.model.operations import Membership
+from ha.model.membership import Membership
 from ha.model.position import epoch_of
 from ha.model.protocol import VERSION, Kind, encode_control
 from ha.model.view import View

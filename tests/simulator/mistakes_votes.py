@@ -11,8 +11,7 @@ from ha.backup.backup import Backup
 from ha.backup.joining import Joining
 from ha.model import safety
 from ha.model.environment import Answer
-from ha.model.membership import Member
-from ha.model.operations import Membership
+from ha.model.membership import Member, Membership
 from ha.model.protocol import Kind
 from ha.model.safety import Safety
 from ha.node import Node

@@ -11,8 +11,7 @@ from ha.backup.finder import Stage
 from ha.backup.joining import JoinStep
 from ha.model.environment import StateNotStored
 from ha.model.local_member import LocalMember
-from ha.model.membership import HaState, InSync, Member
-from ha.model.operations import Membership
+from ha.model.membership import HaState, InSync, Member, Membership
 from ha.model.position import make
 from ha.model.protocol import Kind, encode_control
 from ha.model.settings import NodeSettings

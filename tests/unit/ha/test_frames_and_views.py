@@ -12,8 +12,7 @@ import pytest
 from ha.model import disk, protocol
 from ha.model.disk import DiskWatch
 from ha.model.environment import Answer, Outcome, StateNotStored
-from ha.model.membership import HaState, InSync, Member
-from ha.model.operations import Membership
+from ha.model.membership import HaState, InSync, Member, Membership
 from ha.model.position import make
 from ha.model.protocol import Kind
 from ha.model.pulse import Pulse

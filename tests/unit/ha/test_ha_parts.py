@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ha.model import difference, position, protocol
-from ha.model.membership import HaState, InSync, Member
-from ha.model.operations import Membership
+from ha.model.membership import HaState, InSync, Member, Membership
 from ha.model.state_file import NAME as STATE_FILE
 from ha.model.status import EXPECTATIONS, TRANSITIONS, State, check_transition
 from ha.shell.events import EventLog

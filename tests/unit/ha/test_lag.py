@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from ha.model.protocol import Kind, encode_control
 from ha.model.status import State
 from ha.primary import lag
-from ha.primary.catchup import Plan
+from ha.primary.catchup import Plan, Progress
 from ha.primary.lag import LogHistory, progress_text
-from ha.primary.progress import Progress
 from qpidd_py.core import encode_ids
 from tests.unit.ha.test_ha_cluster import filled
 from tests.unit.ha.world import FakeConfiguration, FakeLink, Publisher, World

@@ -13,8 +13,7 @@ from ha.backup.joining import JoinStep
 from ha.model.clock_readings import encode
 from ha.model.environment import Outcome, StateNotStored
 from ha.model.logins import DIGEST, encode_logins
-from ha.model.membership import InSync, Member
-from ha.model.operations import Membership
+from ha.model.membership import InSync, Member, Membership
 from ha.model.protocol import Kind, decode_control, encode_control
 from ha.model.status import State
 from ha.model.view import Survey

@@ -11,8 +11,7 @@ import pytest
 from ha.backup.backup import Backup
 from ha.model.difference import Origin
 from ha.model.environment import EXIT_TWIN
-from ha.model.membership import InSync
-from ha.model.operations import Membership
+from ha.model.membership import InSync, Membership
 from ha.model.position import make
 from ha.model.protocol import Kind
 from ha.model.status import State

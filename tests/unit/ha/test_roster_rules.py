@@ -10,8 +10,7 @@ import pytest
 from ha.model.difference import Origin
 from ha.model.environment import Json
 from ha.model.local_member import LocalMember
-from ha.model.membership import HaState, InSync, Member
-from ha.model.operations import Membership
+from ha.model.membership import HaState, InSync, Member, Membership
 from ha.model.position import epoch_of, make
 from ha.model.pulse import Pulse
 from ha.model.safety import Safety
