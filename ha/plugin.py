@@ -25,8 +25,9 @@ from ha.node import Node
 from ha.registry.living import BOOT
 from ha.registry.worker import RegistryWorker
 from ha.requests import FileRequests, LaterHandler
-from ha.salvage.door import Peers, SalvageDoor
+from ha.salvage.door import SalvageDoor
 from ha.salvage.files import SalvageFiles
+from ha.salvage.restorer import Peers, Restorer
 from ha.shell.cluster_hooks import ClusterHooks
 from ha.shell.configuration import VHostConfiguration
 from ha.shell.environment import ClusterEnvironment
@@ -207,7 +208,9 @@ class HaPlugin:
         directory = host.data_dir / "salvage" if host.data_dir is not None else None
         env.salvage_files = SalvageFiles(directory, options.ha_salvage_limit)
         peers = Peers(lambda: node.role.primary_address, node.local.others, env.request)
-        return SalvageDoor(host.loop, env.salvage_files, host.name, peers, dial, partial(_address_of, host.broker))
+        address_of = partial(_address_of, host.broker)
+        restorer = Restorer(host.loop, env.salvage_files, host.name, peers, dial, address_of)
+        return SalvageDoor(host.loop, env.salvage_files, restorer)
 
     def _attach_standalone(self, host: PluginHost, options: HaSettings, dial: Dial) -> StandaloneHooks:
         id = uuid.uuid4().hex

@@ -114,6 +114,7 @@ UNREVIEWED: Final[Mapping[str, tuple[str, ...]]] = {
         "registry/worker",
         "salvage/door",
         "salvage/publisher",
+        "salvage/restorer",
         "model/settings",
         "shell/cluster_hooks",
         "shell/connection_guard",

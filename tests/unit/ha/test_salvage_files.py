@@ -19,10 +19,11 @@ from ha.model.position import make
 from ha.model.salvaged import Grade, Header, Record
 from ha.salvage import files as salvage_files
 from ha.salvage.copies import Copies, keys_from_json
-from ha.salvage.door import Peers, SalvageDoor
+from ha.salvage.door import SalvageDoor
 from ha.salvage.files import SalvageFiles
 from ha.salvage.lines import SalvageError, decode_record
 from ha.salvage.publisher import Publisher, RestoreOutcome
+from ha.salvage.restorer import Peers, Restorer
 from qpidd_py.amqp.client_handshake import Login
 from qpidd_py.core import Queue
 from qpidd_py.errors import LinkError
@@ -201,11 +202,11 @@ def asked(
             if there is None:
                 loop.call_soon(done, Answer(Outcome.SILENT))
             else:
-                doors.append(SalvageDoor(loop, there, "other", peers, Dial(Login()), lambda record: ("", record.queue)))
+                doors.append(door_of(loop, there, "other", peers))
                 doors[-1].request(arguments, "", reply)
 
         peers = Peers(lambda: primary, lambda: list(known), request)
-        door = SalvageDoor(loop, files, "node1", peers, Dial(Login()), lambda record: ("", record.queue))
+        door = door_of(loop, files, "node1", peers)
         doors = [door]
         answers = []
         for arguments in requests:
@@ -217,6 +218,12 @@ def asked(
         return answers
 
     return asyncio.run(run())
+
+
+def door_of(loop: asyncio.AbstractEventLoop, files: SalvageFiles, broker: str, peers: Peers) -> SalvageDoor:
+    return SalvageDoor(
+        loop, files, Restorer(loop, files, broker, peers, Dial(Login()), lambda record: ("", record.queue))
+    )
 
 
 def restored(files: SalvageFiles, primary: str) -> dict[str, Any]:
@@ -371,7 +378,7 @@ def test_a_file_that_changes_between_two_pages_is_read_anew(files: SalvageFiles)
     peers = Peers(lambda: "", list, lambda *_: None)
     loop = asyncio.new_event_loop()
     try:
-        door = SalvageDoor(loop, files, "a", peers, Dial(Login()), lambda record: ("", record.queue))
+        door = door_of(loop, files, "a", peers)
         first, second = loop.run_until_complete(main(door))
     finally:
         loop.close()
@@ -385,7 +392,7 @@ def test_a_long_restore_answers_in_time_and_says_where_to_go_on(
 ) -> None:
     orders = declare(primary, "orders")
     written(files, [record(number) for number in range(600)])
-    monkeypatch.setattr("ha.salvage.door.TURN", 0.0)
+    monkeypatch.setattr("ha.salvage.restorer.TURN", 0.0)
     requests = [{"action": "restore", "file": NAME, "after": after} for after in (0, 256, 512)]
     results = [answer["result"] for answer in asked(files, primary.address, *requests)]
     assert [result["next"] for result in results] == [256, 512, 600]
