@@ -1,4 +1,4 @@
-"""Broker processes of the local supervisor, and their ports: starts them, watches them without polling, and leaves none behind.
+"""Broker processes of the local supervisor and their ports: starts and watches them (no polling), leaves none behind.
 
 Shell.  A death is detected through the process's pidfd, in the loop's next turn.  Each broker asks the kernel to be
 killed when the supervisor dies (PR_SET_PDEATHSIG), so that even a kill -9 of the supervisor leaves no broker running.
