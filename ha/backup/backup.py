@@ -286,9 +286,10 @@ class Backup(Role):
         if not self.local.knows_sets:
             raise StateNotStored(f"an in-sync set that was received is not stored: {self.local.disk.error}")
 
-    # ---- calls of Joining (`joining.Joiner`) ----------------------------------------------------------------------
+    # ---- calls of Joining -----------------------------------------------------------------------------------------
 
     def welcomed(self, leader: Member) -> None:
+        """The primary welcomed us; its ballot is on disk."""
         self.leader = leader
         self._finder.welcomed()
         if self.local.state is State.JOINING:
@@ -304,6 +305,7 @@ class Backup(Role):
             self._joining.control("limited", reason=self.local.limited)
 
     def salvaged(self) -> None:
+        """Everything that is dropped from here on is held elsewhere or on disk."""
         self.trouble = ""
 
     def not_salvaged(self, error: LinkError) -> None:
@@ -317,15 +319,17 @@ class Backup(Role):
         self.lost(str(error))
 
     def admitted(self) -> None:
+        """The cut is fixed, and the log arrives."""
         self._finder.admitted()
 
     def not_listed(self) -> None:
+        """The primary's set does not list us: from now on our content has holes."""
         self.local.whole = False
         if self.local.state is State.READY:
             self.local.set_state(State.CATCHUP, self.position)
 
     def joined(self, position: int) -> None:
-        """Raises StateNotStored."""
+        """We hold everything up to here.  Raises StateNotStored if that must not be acknowledged."""
         self._need_stored()
         state = self.local.persisted
         self.local.persist(vouched=max(state.vouched, state.in_sync.key))

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from functools import partial
 from itertools import islice
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from ha.backup.holdings import Holdings
 from ha.backup.salvager import Known, Salvager
@@ -44,10 +44,12 @@ from ha.model.protocol import (
     need,
     need_epoch,
 )
-from ha.model.view import View
 from ha.salvage.selection import Promises, suspects
 from qpidd_py.broker.snapshot import decode_snapshot
 from qpidd_py.errors import LinkError
+
+if TYPE_CHECKING:
+    from ha.backup.backup import Backup
 
 OBJECTS: Final = 1000
 """Queues, exchanges and bindings of a snapshot that are taken over in one turn, in some 10 ms: a link whose broker is
@@ -64,51 +66,15 @@ class JoinStep(Enum):
     FOLLOWING = "following"
 
 
-class Joiner(Protocol):
-    """Receives the progress: the backup."""
-
-    def view(self) -> View:
-        """Its own view."""
-        ...
-
-    def welcomed(self, leader: Member) -> None:
-        """The primary welcomed us; its ballot is on disk."""
-        ...
-
-    def salvaged(self) -> None:
-        """Everything that is dropped from here on is held elsewhere or on disk."""
-        ...
-
-    def not_salvaged(self, error: LinkError) -> None:
-        """The disk does not take a possible only copy.  The link must be closed."""
-        ...
-
-    def admitted(self) -> None:
-        """The cut is fixed, and the log arrives."""
-        ...
-
-    def not_listed(self) -> None:
-        """The primary's set does not list us: from now on our content has holes."""
-        ...
-
-    def joined(self, position: int) -> None:
-        """We hold everything up to here.  Raises StateNotStored if that must not be acknowledged."""
-        ...
-
-    def lost(self, reason: str) -> None:
-        """The link was closed from here."""
-        ...
-
-
 class Joining:
     """One link to a primary, and what was received over it."""
 
-    def __init__(self, local: LocalMember, link: Link, joiner: Joiner, position: int, aside: Known) -> None:
+    def __init__(self, local: LocalMember, link: Link, backup: Backup, position: int, aside: Known) -> None:
         """`position`: up to where we were whole; `aside`: what earlier attempts put aside and is still here."""
         self._local = local
         self._env = local.env
         self._engine = local.engine
-        self._joiner = joiner
+        self._backup = backup
         self._position = position
         self._aside = aside
         self.link = link
@@ -137,7 +103,7 @@ class Joining:
     # ---- what the backup calls ------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        view = self._joiner.view()
+        view = self._backup.view()
         hello = {**view.to_json(), "version": VERSION, "replicate": self._local.settings.replicate}
         del hello["in_sync"], hello["primary"]
         if self._local.logins is not None:
@@ -219,16 +185,16 @@ class Joining:
             what = "it, or a copy of it, has acknowledged more than it holds"
             local.env.log("error", f"{leader} does not count this broker as whole: {what}")
             local.disown()
-            self._joiner.not_listed()
-        self._joiner.welcomed(leader)
+            self._backup.not_listed()
+        self._backup.welcomed(leader)
         self._salvage(leader)
 
     def _salvage(self, leader: Member) -> None:
         """Put possible only copies aside before anything is dropped."""
-        local, joiner = self._local, self._joiner
+        local, backup = self._local, self._backup
         promises = Promises(frozenset(local.led), self._engine.safe, local.acknowledged)
         found = suspects(local.lineage, self._lineage, epoch_of(self._position), promises)
-        self._salvager = Salvager(local, promises, leader, self._aside, self._salvaged, joiner.not_salvaged)
+        self._salvager = Salvager(local, promises, leader, self._aside, self._salvaged, backup.not_salvaged)
         self._salvager.start(found, self.send)
 
     def _on_lack(self, body: bytes) -> None:
@@ -238,7 +204,7 @@ class Joining:
 
     def _salvaged(self) -> None:
         self._salvager = None
-        self._joiner.salvaged()
+        self._backup.salvaged()
         if self._local.whole:
             self._staging.keep()
             self.link.hold_batches(True)
@@ -258,9 +224,9 @@ class Joining:
             raise LinkError(f"in-sync set {in_sync.key} of the primary is older than ours")
         local.persist(in_sync=in_sync)
         self.step, self.live = JoinStep.SYNCING, cut
-        self._joiner.admitted()
+        self._backup.admitted()
         if not in_sync.lists(local.member):
-            self._joiner.not_listed()
+            self._backup.not_listed()
             self._staging.all()
             self.link.hold_batches(False)
         self._staging.add(lambda: self._engine.set_position(cut))
@@ -324,7 +290,7 @@ class Joining:
         except (LinkError, MemoryError) as error:
             self._spoiled(error)
             self.link.close()
-            self._joiner.lost(str(error))
+            self._backup.lost(str(error))
             return
         if done:
             then()
@@ -343,10 +309,10 @@ class Joining:
             return
         self.step = JoinStep.FOLLOWING
         try:
-            self._joiner.joined(self.live)
+            self._backup.joined(self.live)
         except StateNotStored as error:
             self.link.close()
-            self._joiner.lost(str(error))
+            self._backup.lost(str(error))
             return
         self.control("complete")
         attrs = {"slices": self._slices, "seconds": round(self._env.now() - self._started, 6)}
@@ -370,7 +336,7 @@ class Joining:
         """An error while applying: the content is inconsistent."""
         self._env.log("error", f"what {self.primary} has sent cannot be applied: {error}")
         self._staging.forget()
-        self._joiner.not_listed()
+        self._backup.not_listed()
 
 
 def _some(steps: Iterator[None]) -> bool:
