@@ -1,6 +1,6 @@
 """A broker as a member of a cluster: its role, and the changes of role.
 
-    node.local      what every part may use: ports, vote, state, addresses (`local_member.py`)
+    node.local      what every part may use: ports, vote, state, the other brokers (`local_member.py`)
     node.role       Primary or Backup
 
 Invariants:  state is recovering or active  <=>  role is Primary;
@@ -70,7 +70,7 @@ class Node:
     def start(self) -> None:
         """Become a member in state joining, until a primary is found or we are promoted."""
         local = self.local
-        if warning := fragile(local.safety.mode, local.brokers):
+        if warning := fragile(local.safety.mode, local.cluster.brokers):
             local.env.log("warning", warning)
         local.set_state(State.JOINING, self.role.position)
         self.role.start()

@@ -207,7 +207,7 @@ class HaPlugin:
     ) -> SalvageDoor:
         directory = host.data_dir / "salvage" if host.data_dir is not None else None
         env.salvage_files = SalvageFiles(directory, options.ha_salvage_limit)
-        peers = Peers(lambda: node.role.primary_address, node.local.others, env.request)
+        peers = Peers(lambda: node.role.primary_address, node.local.cluster.others, env.request)
         address_of = partial(_address_of, host.broker)
         restorer = Restorer(host.loop, env.salvage_files, host.name, peers, dial, address_of)
         return SalvageDoor(host.loop, env.salvage_files, restorer)

@@ -136,12 +136,12 @@ class NodeRequests(RequestTable):
         node, local = self._node, self._local
         if arguments.get("id") and self.may_steer(user):
             asker = Member.from_json(arguments)
-            local.asked(asker, ages(arguments))
-            local.refusals.alive(asker.address)
+            local.cluster.asked(asker, ages(arguments))
+            local.cluster.refusals.alive(asker.address)
             if asker.id == local.id and asker.instance != local.instance:
                 local.sightings.seen(asker, local.member, "it asks us")
             ballot = need_epoch(arguments), need_text(arguments, "leader")
-            local.check_epoch(ballot[0], asker)
+            local.cluster.check_epoch(ballot[0], asker)
             if isinstance(node.role, Primary) and ballot > local.persisted.ballot:
                 node.depose(ballot, f"{arguments['id'][:8]} has granted epoch {ballot[0]}", "")
             if isinstance(node.role, Backup) and asker.id != local.id:
@@ -173,7 +173,7 @@ class NodeRequests(RequestTable):
             "status": local.state.value,
             "name": local.settings.name,
             "broker_id": local.id,
-            "brokers_url": ",".join(local.brokers),
+            "brokers_url": ",".join(local.cluster.brokers),
             "public_url": local.settings.public_url,
             "replicate": local.settings.replicate,
             "safety": local.settings.safety,

@@ -348,7 +348,7 @@ class Backup(Role):
         self._doubt = self._doubt or not silent
         self._hushed = self.leader.address if silent and self.leader is not None else ""
         if self._joining is not None and self._joining.primary:  # otherwise it never admitted us
-            self.local.refusals.alive(self.leader.address if self.leader else "", self._pulse.heard)
+            self.local.cluster.refusals.alive(self.leader.address if self.leader else "", self._pulse.heard)
             self.env.log("notice", f"the link to the primary {self.leader} is lost: {reason}")
             self.env.event("primary_lost", peer=str(self.leader), reason=reason, last_pos=self.position)
         self._leave()
@@ -394,7 +394,7 @@ class Backup(Role):
             return
         if self._overheard and joining.primary:
             self._overheard = False
-            joining.control("heard", heard=self.local.ages())
+            joining.control("heard", heard=self.local.cluster.ages())
         silence = self._pulse.look(joining.link, now)
         if silence > self.settings.dead_after:
             joining.link.close()

@@ -133,7 +133,7 @@ class Finder:
         attempt, settings = self._attempt, self._local.settings
         timeout = min(settings.heartbeat, settings.maintenance)
         enough = partial(self._answered, attempt)
-        self._round = self._local.ask_all(timeout, self._surveyed, enough, self._local.everybody())
+        self._round = self._local.cluster.ask_all(timeout, self._surveyed, enough, self._local.cluster.everybody())
 
     def _answered(self, attempt: int, answer: Answer) -> bool:
         """One answer.  True if it comes from the primary."""
@@ -154,12 +154,12 @@ class Finder:
         local = self._local
         known, address = view.ballot >= local.persisted.ballot, local.settings.address
         # Without an address also to be refused: a copy of a member's data directory then ends, with the reason.
-        return view.state.is_primary and known and (not address or local.is_broker(address, view.in_sync))
+        return view.state.is_primary and known and (not address or local.cluster.is_broker(address, view.in_sync))
 
     def _surveyed(self, answers: dict[str, Answer]) -> None:
         """Never called in a pause, which cancels the survey."""
         self._round = None
-        survey = self._local.survey(answers)
+        survey = self._local.cluster.survey(answers)
         # Also to a primary that is our twin: it refuses us, and then this broker ends.
         primaries = [view for view in (*survey.views, *survey.twins) if self._would_follow(view)]
         self.survey = None if any(view.leads for view in primaries) else self._of_the_cluster(answers)
@@ -173,12 +173,13 @@ class Finder:
 
     def _of_the_cluster(self, answers: dict[str, Answer]) -> Survey | None:
         """None if an answer names members that were not asked."""
-        members = self._local.latest()
+        cluster = self._local.cluster
+        members = cluster.latest()
         if any(address not in answers for address in members):
             self._delay = FIRST_DELAY
             return None
         # A promotion waits until the refusals of hosts count (`refusals.py`), so the score and the advice need not.
-        return self._local.survey(self._local.refusals.as_dead({address: answers[address] for address in members}))
+        return cluster.survey(cluster.refusals.as_dead({address: answers[address] for address in members}))
 
     def _told(self, survey: Survey) -> str:
         """Address of a primary that others follow and that we did not ask: it may have joined after our list was

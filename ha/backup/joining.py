@@ -175,7 +175,7 @@ class Joining:
         local = self._local
         leader = Member.from_json(fields)
         ballot = need_epoch(fields), leader.id
-        local.check_epoch(ballot[0], leader)
+        local.cluster.check_epoch(ballot[0], leader)
         if ballot < local.persisted.ballot:
             raise LinkError(f"{leader} has epoch {ballot[0]}, we have granted {local.epoch}")
         self._lineage = lineage_from_json(fields.get("lineage"))

@@ -1,4 +1,4 @@
-"""This broker as a member of its cluster: its ports, its vote, its state, and the addresses of the others.
+"""This broker as a member of its cluster: its ports, its vote, its state, and what it holds.
 
     state        one of `status.State`; every step is checked against the table there
     persisted    ballot and in-sync set, on disk before they take effect
@@ -8,6 +8,7 @@
     acknowledged the position up to which we told a primary that we hold everything
     led          the epochs of this content in which we were primary
     journal      the content on disk, see `content.py`
+    cluster      the other brokers, see `cluster.py`
 
 Invariants:  ballot and in-sync key never go back;  nothing depends on a vote or a set that is not on disk.
 Who may call: every part of the core.  This module imports none of them; `changed` is called after every change that the
@@ -16,27 +17,25 @@ promotion score may depend on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol
 
+from ha.model.cluster import Cluster
 from ha.model.content import Content, Journal, NoJournal
 from ha.model.difference import Lineage
 from ha.model.disk import DiskWatch
-from ha.model.environment import Answer, Configuration, Environment, Outcome, StateNotStored
-from ha.model.hearing import Hearing
+from ha.model.environment import Configuration, Environment, StateNotStored
 from ha.model.journal_watch import JournalWatch
 from ha.model.logins import KnownLogins
 from ha.model.membership import HaState, InSync, Member, newest_of
-from ha.model.position import epoch_of, epochs_in, far_ahead, text
-from ha.model.refusals import Refusals
+from ha.model.position import epoch_of, text
 from ha.model.safety import Safety
 from ha.model.settings import NodeSettings
 from ha.model.status import State, check_transition
-from ha.model.survey import Round
 from ha.model.twins import Sightings
-from ha.model.view import Survey, View
+from ha.model.view import View
 from qpidd_py.core import Engine
 from qpidd_py.errors import LinkError
 
@@ -112,20 +111,15 @@ class LocalMember:
         """Why we have forgotten a vote, until a primary has listed us; empty if we have not."""
         self._fresh = not state.epoch and not state.in_sync.version
         self._led: tuple[Lineage, dict[str, int]] = {}, {}
-        self._disbelieved = 0
         self._began = env.now()
         self.closed: Callable[[], str] = lambda: ""
         """Why a primary admits no client; empty if it does."""
         self.changed: Callable[[], None] = lambda: None
         """Called after every change that the promotion score may depend on."""
         self.sightings = Sightings(env)
-        self.refusals = Refusals(env, settings.refusal_settle)
-        self.ports: dict[str, tuple[int, ...]] = {}
-        """On which other brokers said that they listen, by address."""
+        self.cluster = Cluster(self)
         self.disk = DiskWatch(env, settings.dead_after, lambda: self.changed())
-        self._hearing = Hearing(env)
         self.journal_watch = JournalWatch(env, self.journal, settings.dead_after, settings.slow_backup_timeout)
-        self._heard = InSync()  # the newest set that we were told of: used to find brokers, never to decide
 
     # ---- who we are -----------------------------------------------------------------------------------------------
 
@@ -181,7 +175,7 @@ class LocalMember:
             self.before,
             origin.leader if origin is not None else "",
             self._durable(role.position) if self.keeps else -1,
-            tuple(self.ages().items()),
+            tuple(self.cluster.ages().items()),
             self.settings.ports,
             bool(self.before) and self.env.now() - self._began < self.settings.backup_timeout,
             bool(self.lost),
@@ -333,106 +327,3 @@ class LocalMember:
         self.env.log("notice", f"{old.value} -> {new.value}: {reason}")
         self.env.event("state", old=old.value, new=new.value, reason=reason, last_pos=position)
         self.changed()
-
-    # ---- the others -----------------------------------------------------------------------------------------------
-
-    @property
-    def brokers(self) -> tuple[str, ...]:
-        """Addresses of the cluster's members, as in the newest in-sync set that we know, else as in ha-brokers-url."""
-        return self.safety.voters(self.persisted.in_sync)
-
-    def is_broker(self, address: str, in_sync: InSync | None = None) -> bool:
-        """True if `address` is on the list of this set, or of the newest set that we know (ha-brokers-url until the
-        list is changed at run time).  An empty address is on no list: no broker could ask that one."""
-        brokers = self.safety.voters(in_sync or self.persisted.in_sync)
-        return not brokers or address in brokers
-
-    def others(self, in_sync: InSync | None = None) -> list[str]:
-        """Addresses of all other brokers of the cluster, as in this set or in the newest that we know."""
-        in_sync = in_sync or self.persisted.in_sync
-        members = [member.address for member in in_sync.members if member.id != self.id]
-        addresses = dict.fromkeys([*self.safety.voters(in_sync), *members])
-        return [address for address in addresses if address and address != self.settings.address]
-
-    def everybody(self) -> list[str]:
-        """`others`, those of ha-brokers-url, and those that others told us of: the set on our disk may be old."""
-        addresses = dict.fromkeys([*self.others(), *self.settings.brokers, *self.others(self._heard)])
-        return [address for address in addresses if address != self.settings.address]
-
-    def latest(self) -> list[str]:
-        """`others` by the newest set that we have or that others told us of."""
-        return self.others(newest_of(self.persisted.in_sync, self._heard))
-
-    def survey(self, answers: Mapping[str, Answer]) -> Survey:
-        """Evaluate the answers of other brokers."""
-        return Survey.of(self.id, answers, self.instance)
-
-    def judge(self, address: str, answer: Answer) -> Answer:
-        """An answer as it counts (`refusals.py`).  A broker with an epoch that is not believed is SILENT: it may hold
-        what we lack, and nothing that it says of votes and sets counts."""
-        try:
-            for epoch in epochs_in(answer.result):
-                self.check_epoch(epoch, address)
-        except LinkError:
-            return Answer(Outcome.SILENT)
-        return self.refusals.judge(address, answer)
-
-    def check_epoch(self, named: int, who: object) -> None:
-        """Raises LinkError for an epoch of another broker that is not believed."""
-        if why := far_ahead(named, self.epoch):
-            if named != self._disbelieved:
-                self.env.log("error", f"{who}: {why}")
-            self._disbelieved = named
-            raise LinkError(f"{who}: {why}")
-
-    def ask_all(
-        self,
-        timeout: float,
-        done: Callable[[dict[str, Answer]], None],
-        enough: Callable[[Answer], bool] = lambda answer: False,
-        addresses: Iterable[str] | None = None,
-    ) -> Round:
-        """Ask every other broker for its view.  Our ballot is in the request: it deposes a primary with a lower one."""
-        ballot = {"epoch": self.epoch, "leader": self.persisted.leader}
-        asker = {**ballot, **self.member.to_json(), "heard": self.ages()}
-
-        def finish(answers: dict[str, Answer]) -> None:
-            self._note(answers)
-            done(answers)
-
-        asked = self.others() if addresses is None else addresses
-        return Round(self.env, asked, "ha.ask", asker, timeout, finish, enough, judge=self.judge)
-
-    def ages(self) -> dict[str, float]:
-        """The brokers that we have heard.  One that cannot store a vote helps no promotion, so it says nothing."""
-        return {} if self.disk.error else self._hearing.ages()
-
-    def asked(self, asker: Member, heard: Mapping[str, float]) -> None:
-        """Another broker asks for our view, or follows us and was asked."""
-        if asker.id != self.id and asker.address in self.brokers:
-            self._hearing.said(asker.address, heard, self.settings.address)
-
-    def apart(self, since: float) -> int:
-        """How many brokers have heard each other since then, without us."""
-        others = (address for address in self.brokers if address != self.settings.address)
-        return self._hearing.apart(others, since)
-
-    def _note(self, answers: Mapping[str, Answer]) -> None:
-        """Take from any answers: our own address, twins, a newer set, who hears whom."""
-        for address, answer in answers.items():
-            if (answer.result.get("id"), answer.result.get("instance", "")) == (self.id, self.instance):
-                self.set_address(address)  # the answer is our own, so others reach us at this address
-        survey = self.survey(answers)
-        self.ports |= {view.address: view.ports for view in survey.views if view.ports}
-        for twin in survey.twins:
-            self.sightings.seen(twin.member, self.member, "it answers our questions")
-        for view in survey.views:
-            if view.address in self.brokers:
-                self._hearing.said(view.address, dict(view.heard), self.settings.address)
-                self._hearing.answered(view.address)
-        self.heard_of(view.in_sync for view in survey.views)
-
-    def heard_of(self, sets: Iterable[InSync]) -> None:
-        """Other brokers, or the registry, name these sets."""
-        self._heard = newest_of(self._heard, *sets)
-        self.look_for_namesake(self._heard)

@@ -60,7 +60,7 @@ class Arrivals:
         elif op == "limited" and peer.phase is not Phase.HELLO:
             self._primary.throttle.set_limited(peer, need_text(fields, "reason"))
         elif op == "heard" and peer.phase is not Phase.HELLO:
-            self._local.asked(peer.member, ages(fields))
+            self._local.cluster.asked(peer.member, ages(fields))
         elif op == "alive":
             self._meetings.answered(peer, fields.get("number"))
         elif op == "still-there":
@@ -74,7 +74,7 @@ class Arrivals:
         local = self._local
         member = Member.from_json(fields)
         ballot = need_epoch(fields), need_text(fields, "leader")
-        local.check_epoch(ballot[0], member)
+        local.cluster.check_epoch(ballot[0], member)
         if ballot > local.persisted.ballot:
             self._primary.depose(ballot, f"{member} has granted epoch {ballot[0]}", "")
         elif member.id == local.id and not member.same_life(local.member):
@@ -147,10 +147,10 @@ class Arrivals:
             reason = f"ha-replicate is {fields.get('replicate')}, at the primary {local.member} it is {replicate}"
         elif peer.id == local.id:
             reason = f"{local.member} has connected to itself"
-        elif not local.is_broker(peer.member.address):
+        elif not local.cluster.is_broker(peer.member.address):
             # One that does not know its address could not be asked, nor told from a copy of a member's data directory.
             found = peer.member.address or "its address is not known"
-            reason = f"no member of the cluster: {found}, expected one of {', '.join(local.brokers)}"
+            reason = f"no member of the cluster: {found}, expected one of {', '.join(local.cluster.brokers)}"
         else:
             reason = self._primary.refusal(peer)
         if reason:

@@ -65,7 +65,7 @@ class Brokers:
             raise LinkError(f"action: found {action!r}, expected list, add or remove")
 
     def _answer(self) -> Json:
-        return {"ok": True, "result": {"brokers": list(self._local.brokers)}}
+        return {"ok": True, "result": {"brokers": list(self._local.cluster.brokers)}}
 
     def _change(self, action: str, address: str, reply: Reply) -> None:
         local, role = self._local, self._role()
@@ -75,7 +75,7 @@ class Brokers:
         if roster.changing or local.engine.safe < roster.steady:
             raise LinkError("the change before this one is not safe yet; try again")
         brokers = changed(local.persisted.in_sync, local.safety, action, address, local.settings.address)
-        if brokers == local.brokers:
+        if brokers == local.cluster.brokers:
             reply(self._answer())
             return
         gone = [member for member in local.persisted.in_sync.members if member.address not in brokers]

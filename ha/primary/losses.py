@@ -72,7 +72,7 @@ class Losses:
             self._remove([peer])
             return
         self._lost[peer.id] = peer
-        self._local.refusals.alive(peer.member.address, peer.pulse.heard)
+        self._local.cluster.refusals.alive(peer.member.address, peer.pulse.heard)
         fresh = self._began >= (peer.pulse.heard + self._interval / 2 if silent else since)
         self._needed[peer.id] = self._number if fresh else self._number + 1
         if not fresh:
@@ -108,14 +108,14 @@ class Losses:
 
     def _look(self) -> None:
         self._number += 1
-        asked = self._local.ask_all(self._interval, partial(self._looked, self._number))
+        asked = self._local.cluster.ask_all(self._interval, partial(self._looked, self._number))
         self._rounds[self._number], self._began = asked, asked.started
 
     def _looked(self, number: int, answers: dict[str, Answer]) -> None:
         self._rounds.pop(number, None)
         if self._stopped:
             return
-        survey = self._local.survey(answers)
+        survey = self._local.cluster.survey(answers)
         if self._primary.learn(survey) or number < self._judged:
             return
         self._survey, self._judged = survey, number

@@ -319,7 +319,7 @@ class Primary(Role):
     def dismiss_strangers(self, counting: set[str]) -> None:
         """Refuse linked peers that have left the cluster and whose removal is safe."""
         for peer in list(self._links.values()):
-            if peer.id and peer.id not in counting and not self.local.is_broker(peer.member.address):
+            if peer.id and peer.id not in counting and not self.local.cluster.is_broker(peer.member.address):
                 self._arrivals.control(peer, "refused", reason="it is no longer a member of the cluster")
                 self.send_away(peer)
 

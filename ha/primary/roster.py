@@ -151,7 +151,7 @@ class Roster:
         # Until it knows of its removal it counts itself as whole: as a member on record it could be promoted without
         # what was confirmed since.  It is listed when it has acknowledged the removal (`target`).
         gone = gone or peer.acked < peer.removal
-        if gone or not self._local.is_broker(peer.member.address):
+        if gone or not self._local.cluster.is_broker(peer.member.address):
             return None
         # The place that it has kept needs no write: on a slow disk its link would be lost again meanwhile, for ever.
         return in_sync if in_sync.shows(peer.member) else in_sync.grow(peer.member)

@@ -90,7 +90,7 @@ class StallWatch:
 
     def _too_small(self) -> Cause:
         in_sync = self._local.persisted.in_sync
-        safety, brokers = self._local.safety, len(self._local.brokers)
+        safety, brokers = self._local.safety, len(self._local.cluster.brokers)
         why = f"the in-sync set has {safety.votes(in_sync)} of {brokers} brokers, {safety.majority(in_sync)} needed"
         return Cause(why, "more backups are ready")
 
@@ -228,9 +228,9 @@ class Isolation:
             return "", now
         if local.slow_disk:
             return local.slow_disk, since
-        others, majority = self._primary.linked(local.brokers), local.safety.majority(local.persisted.in_sync)
+        others, majority = self._primary.linked(local.cluster.brokers), local.safety.majority(local.persisted.in_sync)
         if others + 1 < majority:
-            return f"{others + 1} of {len(local.brokers)} brokers are linked, {majority} needed", since
-        if unstored and max(others, local.apart(self._stored)) >= majority:
+            return f"{others + 1} of {len(local.cluster.brokers)} brokers are linked, {majority} needed", since
+        if unstored and max(others, local.cluster.apart(self._stored)) >= majority:
             return f"{self._stall.why}{'' if record.stalling else f'; no other set is stored: {unstored}'}", since
         return "", now

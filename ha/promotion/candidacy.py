@@ -108,4 +108,4 @@ class Candidacy:
 
     def _listen(self, end: Exchanged) -> None:
         """The registry may know of members that neither we nor those whom we ask do: then one of them is primary."""
-        self._local.heard_of(state.in_sync for state in end.states)
+        self._local.cluster.heard_of(state.in_sync for state in end.states)

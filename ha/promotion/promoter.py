@@ -110,7 +110,7 @@ class Promoter:
             self._end(self._disk_fails())
         elif record := self._candidate.recent_record():
             self._record = replace(record, known=self._known)
-            self._ask(local.latest(), {})
+            self._ask(local.cluster.latest(), {})
         else:
             self._exchange(None, self._looked_up)
 
@@ -121,12 +121,12 @@ class Promoter:
         elif exchanged is not None and not self._force:
             self._end(f"{local.member} cannot be promoted: the registry does not answer: {exchanged.error}")
             return
-        self._ask(local.latest(), {})
+        self._ask(local.cluster.latest(), {})
 
     def _ask(self, addresses: list[str], before: dict[str, Answer]) -> None:
         local = self._local
-        timeout = local.settings.promote_timeout
-        asked = local.ask_all(timeout, lambda answers: self._asked({**before, **answers}), self._is_primary, addresses)
+        timeout, ask_all = local.settings.promote_timeout, local.cluster.ask_all
+        asked = ask_all(timeout, lambda answers: self._asked({**before, **answers}), self._is_primary, addresses)
         local.env.after(GRACE * timeout, lambda: self._hurry(asked, before))
 
     def _hurry(self, asked: Round, before: dict[str, Answer]) -> None:
@@ -136,7 +136,7 @@ class Promoter:
         silent = {address for address, answer in answers.items() if answer.outcome is Outcome.SILENT}
         if asked.over or not silent <= self._candidate.hushed:
             return
-        survey = local.survey(_of_the_cluster(answers, local.latest()))
+        survey = local.cluster.survey(_of_the_cluster(answers, local.cluster.latest()))
         verdict = self._decide(survey)
         proven = local.safety.mode == "quorum" or (isinstance(verdict, Claim) and self._record.covers(verdict.base))
         if isinstance(verdict, Claim) and verdict.whole and proven:
@@ -159,15 +159,15 @@ class Promoter:
 
     def _asked(self, answers: dict[str, Answer]) -> None:
         local = self._local
-        if untold := [address for address in local.latest() if address not in answers]:
+        if untold := [address for address in local.cluster.latest() if address not in answers]:
             # Another broker knows a newer list: members added since ours may hold more, and they vote.
             self._ask(untold, answers)
             return
-        self._survey = local.survey(_of_the_cluster(answers, local.latest()))
+        self._survey = local.cluster.survey(_of_the_cluster(answers, local.cluster.latest()))
         if isinstance(verdict := self._decide(self._survey), Refuse):
             if wait := self._settling(answers):
                 self._waited = True
-                local.env.after(wait, lambda: self._ask(local.latest(), {}))
+                local.env.after(wait, lambda: self._ask(local.cluster.latest(), {}))
             else:
                 self._end(verdict.text)
             return
@@ -184,10 +184,10 @@ class Promoter:
     def _settling(self, answers: dict[str, Answer]) -> float:
         """Seconds to wait, once, if only hosts whose refusal does not count yet stand in the way (`refusals.py`)."""
         local = self._local
-        wait = 0.0 if self._waited else local.refusals.settling(answers)
+        wait = 0.0 if self._waited else local.cluster.refusals.settling(answers)
         if not wait:
             return 0.0
-        survey = local.survey(_of_the_cluster(local.refusals.as_dead(answers), local.latest()))
+        survey = local.cluster.survey(_of_the_cluster(local.cluster.refusals.as_dead(answers), local.cluster.latest()))
         return wait if isinstance(self._decide(survey), Claim) else 0.0
 
     def _disk_fails(self) -> str:
@@ -214,14 +214,14 @@ class Promoter:
         # Also claim from brokers that did not answer: a paused primary receives the claim when it resumes.
         Round(
             local.env,
-            local.others(claim.base),
+            local.cluster.others(claim.base),
             "ha.claim",
             request.to_json(),
             local.settings.promote_timeout,
             both.first,
             enough=lambda answer: bool(denial(answer, claim, local.safety)),
             wait_for=answered,
-            judge=local.judge,
+            judge=local.cluster.judge,
         )
         # With the set that the claim is based on, so that our entry is never older than what we have read there.
         replaced = self._record.replaced(claim.base)

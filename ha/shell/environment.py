@@ -112,7 +112,7 @@ class ClusterEnvironment:
         """Where else the broker at `address` may listen: ports that it has named, our own ones (members are configured
         alike) unless its host is ours, and its public address."""
         settings, (host, port) = self.node.local.settings, split_address(address)
-        ports = {*self.node.local.ports.get(address, ())}
+        ports = {*self.node.local.cluster.ports.get(address, ())}
         if not is_own_host(host, settings.address):
             ports |= {*settings.ports}
         found = [(host, other) for other in sorted(ports)]

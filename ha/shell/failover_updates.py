@@ -51,7 +51,7 @@ class FailoverUpdates:
 def advertised(node: Node) -> Sequence[str]:
     """The addresses that clients are told."""
     local = node.local
-    return local.settings.public_url.split(",") if local.settings.public_url else local.brokers
+    return local.settings.public_url.split(",") if local.settings.public_url else local.cluster.brokers
 
 
 def url(address: str) -> str:

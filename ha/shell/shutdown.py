@@ -27,7 +27,7 @@ def may_stop(node: Node, rule: str) -> str:
 def is_last(node: Node) -> bool:
     """True for a primary whose queues no backup in sync can take over."""
     role = node.role
-    if not isinstance(role, Primary) or role.ready() or not node.local.others() or node.local.keeps:
+    if not isinstance(role, Primary) or role.ready() or not node.local.cluster.others() or node.local.keeps:
         return False
     return any(True for _ in node.local.configuration.replicated())
 
@@ -47,4 +47,4 @@ def would_lose(node: Node) -> str:
 
 def _missing(node: Node, role: Primary) -> str:
     shown = {member["address"]: f"{member['name']} is {member['state']}" for member in role.members()}
-    return ", ".join(shown.get(address, f"{address} is not connected") for address in node.local.others())
+    return ", ".join(shown.get(address, f"{address} is not connected") for address in node.local.cluster.others())

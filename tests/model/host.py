@@ -251,7 +251,7 @@ class Host:
         node.local.persisted, node.local._vouched = replace(saved, vouched=(saved.epoch, "", 0)), InSync().key
         node.local.state, node.local.whole = STATES[broker.state], broker.whole
         node.local.lineage, node.local.led, node.promoter = {}, set(), None
-        node.local._heard = node.local._received = InSync()
+        node.local.cluster._heard = node.local._received = InSync()
         node.local._fresh, node.local.lost = bool(broker.blank), "lost" * (broker.blank == "lost")
         engine.position = engine.sealed = broker.position
         engine.log, engine.safe = [], 0

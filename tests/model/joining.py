@@ -49,7 +49,7 @@ def _hear_of_sets(cluster: Cluster, world: World, i: int, broker: Broker) -> Ite
             view = view_of(cluster, j, other)
 
             def note(host: Host, view: View = view) -> None:
-                host.node.local._note({view.address: Answer(Outcome.ANSWERED, view.to_json())})
+                host.node.local.cluster._note({view.address: Answer(Outcome.ANSWERED, view.to_json())})
 
             after, _, _ = cluster.run(i, broker, ("asks", view), note)
             if after != broker:

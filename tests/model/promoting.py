@@ -104,7 +104,7 @@ def _ask(
     promoter = host.promoter(readings)
     if record is not None:
         promoter._record = ManagerRecord.read(Exchanged(states_of(record)))
-    promoter._ask(node.local.latest(), {})
+    promoter._ask(node.local.cluster.latest(), {})
     claim, request = promoter.claim, host.request()
     if claim is None or request is None:
         return None

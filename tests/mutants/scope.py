@@ -13,6 +13,7 @@ REVIEWED: Final = (
     "backup/holdings",
     "backup/joining",
     "backup/staging",
+    "model/cluster",
     "model/content",
     "model/difference",
     "model/disk",

@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
+from ha.model.cluster import Cluster
 from ha.model.environment import Answer
 from ha.model.hearing import Hearing
-from ha.model.local_member import LocalMember
 from ha.model.protocol import decode_control
 from ha.model.refusals import Refusals
 from ha.model.view import View
@@ -74,7 +74,7 @@ def bury_the_refusing() -> AbstractContextManager[None]:
 
 def see_only_links() -> AbstractContextManager[None]:
     """A primary that cannot store a set knows of no others than those that are linked to it.  (It was so once.)"""
-    return patched(LocalMember, apart=lambda self, since: 0)
+    return patched(Cluster, apart=lambda self, since: 0)
 
 
 def refused_is_dead() -> AbstractContextManager[None]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 
+from ha.model.cluster import Cluster
 from ha.model.environment import Answer, Json, Outcome
 from ha.model.local_member import LocalMember
 from ha.model.membership import InSync, Member
@@ -28,11 +29,11 @@ def take_second_link() -> AbstractContextManager[None]:
 def list_without_address() -> AbstractContextManager[None]:
     """A broker that does not know its address may be a member, though it cannot be asked.  (It was so once.)"""
 
-    def is_broker(self: LocalMember, address: str, in_sync: InSync | None = None) -> bool:
+    def is_broker(self: Cluster, address: str, in_sync: InSync | None = None) -> bool:
         return not address or old(self, address, in_sync)
 
-    old = LocalMember.is_broker
-    return patched(LocalMember, is_broker=is_broker)
+    old = Cluster.is_broker
+    return patched(Cluster, is_broker=is_broker)
 
 
 @contextmanager
@@ -45,15 +46,16 @@ def trust_own_id() -> Iterator[None]:
             return {"granted": True, "reason": "", "id": self.local.id, "epoch": self.local.epoch}
         return old_claimed(self, claim)
 
-    def survey(self: LocalMember, answers: Mapping[str, Answer]) -> Survey:
+    def survey(self: Cluster, answers: Mapping[str, Answer]) -> Survey:
+        local = self._local
         for address, answer in answers.items():
-            if answer.result.get("id") == self.id:
-                self.set_address(address)
-        others = {address: each for address, each in answers.items() if each.result.get("id") != self.id}
-        return Survey.of(self.id, others, self.instance)
+            if answer.result.get("id") == local.id:
+                local.set_address(address)
+        others = {address: each for address, each in answers.items() if each.result.get("id") != local.id}
+        return Survey.of(local.id, others, local.instance)
 
     old_claimed = Node.claimed
-    with patched(Node, claimed=claimed), patched(LocalMember, survey=survey):
+    with patched(Node, claimed=claimed), patched(Cluster, survey=survey):
         yield
 
 

@@ -148,7 +148,7 @@ class Rules:
     def _reaches(self, one: BrokerProcess, other: BrokerProcess) -> bool:
         if not other.running or not self.network.connected(one.name, other.name):
             return False
-        if other.address not in one.node.local.others():
+        if other.address not in one.node.local.cluster.others():
             return False  # it does not know that there is such a broker
         # A path on which no answer comes within a step of a promotion is none.
         round_trip = self.network.slowness(one.name, other.name) + self.network.slowness(other.name, one.name)

@@ -235,7 +235,7 @@ def test_a_broker_that_was_away_while_all_others_were_replaced_finds_the_new_one
     world = cluster("abc", "ab")
     member(world, "remove", "b:1")
     world.run(0.1)
-    assert world["b"].node.local.others() == ["a:1"]
+    assert world["b"].node.local.cluster.others() == ["a:1"]
     world["b"].kill()
     world["c"].settings = replace(world["c"].settings, brokers=("a:1", "c:1"))
     member(world, "add", "c:1")

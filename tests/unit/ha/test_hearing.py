@@ -75,7 +75,7 @@ def test_it_is_in_questions_and_answers() -> None:
     world.run(5.0)
     for name, other in ("bc", "cb"):
         assert dict(world[name].node.view().heard)[f"{other}:1"] < 5.0
-    assert world["b"].node.local.apart(died) == 1, "only c is not b, and lives"
+    assert world["b"].node.local.cluster.apart(died) == 1, "only c is not b, and lives"
 
 
 def test_a_backup_that_is_asked_tells_its_primary() -> None:
@@ -84,15 +84,15 @@ def test_a_backup_that_is_asked_tells_its_primary() -> None:
     world.cluster()
     told: list[tuple[str, dict[str, float]]] = []
     local: Any = world["a"].node.local
-    local.asked = lambda member, heard: told.append((member.id, dict(heard)))
+    local.cluster.asked = lambda member, heard: told.append((member.id, dict(heard)))
     world.run(5.0)
     told.clear()
     world.run(5.0)
     assert told == [], "its own questions need no answer of this kind"
-    world["c"].node.local.ask_all(1.0, lambda answers: None, addresses=["b:1"])
+    world["c"].node.local.cluster.ask_all(1.0, lambda answers: None, addresses=["b:1"])
     world.until(lambda: bool(told), 2.0)
     assert [id for id, _ in told] == ["id-b"] and told[0][1]["a:1"] < 5.0
-    world["c"].node.local.ask_all(1.0, lambda answers: None, addresses=["b:1"])
+    world["c"].node.local.cluster.ask_all(1.0, lambda answers: None, addresses=["b:1"])
     world.until(lambda: len(told) > 1, 2.0)
     assert told[1][1]["c:1"] < 3.0, "since then b knows that its answer has reached c"
     world.run(5.0)
@@ -131,5 +131,7 @@ def test_a_stranger_is_not_remembered() -> None:
     world = World()
     world.cluster()
     local = world["a"].node.local
-    local._note({"x:1": Answer(Outcome.ANSWERED, {**world["b"].node.view().to_json(), "id": "x", "address": "x:1"})})
-    assert "x:1" not in local._hearing.ages() and "x:1" not in local._hearing._said
+    local.cluster._note(
+        {"x:1": Answer(Outcome.ANSWERED, {**world["b"].node.view().to_json(), "id": "x", "address": "x:1"})}
+    )
+    assert "x:1" not in local.cluster._hearing.ages() and "x:1" not in local.cluster._hearing._said

@@ -99,7 +99,7 @@ class TestLosingTheLink:
         alone = Alone()
         seen: list[tuple[str, float]] = []
         refusals: Any = SimpleNamespace(alive=lambda *it: seen.append(it))
-        alone.local.refusals = refusals
+        alone.local.cluster.refusals = refusals
         alone.backup.lost("why")
         alone.backup._joining, alone.backup.leader = alone.joining, None
         alone.backup.lost("why")
@@ -201,7 +201,7 @@ class TestSilenceAndPauses:
     def test_who_has_asked_is_told_when_the_primary_has_answered(self) -> None:
         alone = Alone()
         alone.backup.asked_by("id-c")
-        told = ("control", "heard", alone.local.ages())
+        told = ("control", "heard", alone.local.cluster.ages())
         alone.joining.primary = ""
         alone.backup.tick()
         assert told not in alone.done()

@@ -55,12 +55,14 @@ class World:
             may_shrink=lambda ids: self.may_shrink,
             settings=SimpleNamespace(heartbeat=INTERVAL, dead_after=DEAD_AFTER),
             persisted=SimpleNamespace(in_sync=InSync()),
-            refusals=SimpleNamespace(alive=lambda address, at: self.signs.append((address, at))),
-            ask_all=self._ask,
-            survey=lambda answers: Survey.of("id-a", answers, "mine"),
+            cluster=SimpleNamespace(
+                refusals=SimpleNamespace(alive=lambda address, at: self.signs.append((address, at))),
+                ask_all=self._ask,
+                survey=lambda answers: Survey.of("id-a", answers, "mine"),
+            ),
         )
-        looker: Any = SimpleNamespace(learn=lambda survey: self.deposed, unfreeze=self._unfreeze)
-        self.losses = Losses(local, lambda peers: self.removed.append([peer.id for peer in peers]), looker)
+        primary: Any = SimpleNamespace(learn=lambda survey: self.deposed, unfreeze=self._unfreeze)
+        self.losses = Losses(local, lambda peers: self.removed.append([peer.id for peer in peers]), primary)
 
     def _ask(self, timeout: float, done: Callable[[dict[str, Answer]], None]) -> Asked:
         assert timeout == INTERVAL

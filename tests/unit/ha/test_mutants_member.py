@@ -62,27 +62,27 @@ class TestWhatItSaysOfItself:
 
 class TestWhomItAsks:
     def test_without_a_list_everyone_may_be_a_broker(self) -> None:
-        assert member("manager", ()).is_broker("x:1")
-        assert not member().is_broker("x:1")
+        assert member("manager", ()).cluster.is_broker("x:1")
+        assert not member().cluster.is_broker("x:1")
 
     def test_not_itself_under_an_address_that_it_had(self) -> None:
         moved = Member("id-a", "a", "old:1")
-        assert member(in_sync=InSync(1, "id-a", 1, (moved, B))).others() == ["b:1", "c:1"]
+        assert member(in_sync=InSync(1, "id-a", 1, (moved, B))).cluster.others() == ["b:1", "c:1"]
 
     def test_members_that_are_on_no_list(self) -> None:
         stranger = Member("id-x", "x", "x:1")
-        assert member(in_sync=InSync(1, "id-a", 1, (A, stranger))).others() == ["b:1", "c:1", "x:1"]
+        assert member(in_sync=InSync(1, "id-a", 1, (A, stranger))).cluster.others() == ["b:1", "c:1", "x:1"]
 
     def test_everybody_is_everybody_else(self) -> None:
         local = member(in_sync=InSync(1, "id-a", 1, (A, B), ("b:1", "d:1")))
-        assert local.everybody() == ["b:1", "d:1", "c:1"]
+        assert local.cluster.everybody() == ["b:1", "d:1", "c:1"]
 
     def test_an_answer_of_its_own_is_none_and_one_of_its_twin_is(self) -> None:
         local = member()
         answers = {
             f"{instance}:1": Answer(Outcome.ANSWERED, _view(instance).to_json()) for instance in ("life-1", "life-2")
         }
-        found = local.survey(answers)
+        found = local.cluster.survey(answers)
         assert [twin.instance for twin in found.twins] == ["life-2"]
         assert list(found.outcomes) == ["life-2:1"]
 
@@ -101,7 +101,7 @@ class TestWhatAnswersSay:
             request=lambda address, method, arguments, timeout, done: done(Answer(Outcome.ANSWERED, answers[address])),
         )
         local.env, local.sightings = env, Sightings(env)
-        local.ask_all(1.0, lambda found: None, addresses=answers)
+        local.cluster.ask_all(1.0, lambda found: None, addresses=answers)
         return events
 
     @pytest.mark.parametrize(("instance", "address"), [("life-1", "host:1"), ("life-2", "a:1")])
@@ -124,7 +124,7 @@ class TestWhatAnswersSay:
         newer = InSync(2, "id-b", 1, (B,), ("b:1", "d:1"))
         other = View("id-b", "b", "b:1", State.READY, 2, "id-b", 0, True, newer)
         self.answered(local, {"b:1": other.to_json()})
-        assert (local.latest(), local.everybody()) == (["b:1", "d:1"], ["b:1", "c:1", "d:1"])
+        assert (local.cluster.latest(), local.cluster.everybody()) == (["b:1", "d:1"], ["b:1", "c:1", "d:1"])
 
 
 def _view(instance: str) -> View:

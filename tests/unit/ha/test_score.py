@@ -373,10 +373,10 @@ def test_whom_only_the_registry_knows_is_asked_for_its_primary() -> None:
     world = World("abc", registry=True, brokers=("a:1", "b:1"))
     world["a"].kill()
     local = world["b"].node.local
-    assert "c:1" not in local.everybody()
+    assert "c:1" not in local.cluster.everybody()
     added = InSync(7, "id-c", 9, (Member("id-c", "c", "c:1"),), ("a:1", "b:1", "c:1"))
     world.registry["c"] = json.dumps(HaState("id-c", 7, "id-c", added).to_json())
-    world.until(lambda: "c:1" in local.everybody())
+    world.until(lambda: "c:1" in local.cluster.everybody())
     assert not local.persisted.in_sync.epoch
 
 
