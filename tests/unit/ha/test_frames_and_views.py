@@ -187,6 +187,7 @@ def test_the_fate_of_a_broker_whose_address_may_not_be_known(survey: Survey, id:
 
 def test_a_membership_survives_the_log() -> None:
     assert Membership.decode(Membership(SET, "id-c").encode()) == Membership(SET, "id-c")
+    assert b" " not in Membership(SET, "id-c").encode()
     assert Membership.decode(json.dumps({"op": "membership", "in_sync": SET.to_json()}).encode()).added == ""
 
 
@@ -194,6 +195,11 @@ def test_a_membership_survives_the_log() -> None:
 def test_what_is_no_membership_is_refused(payload: bytes) -> None:
     with pytest.raises(LinkError):
         Membership.decode(payload)
+
+
+def test_another_operation_with_a_set_is_no_membership() -> None:
+    with pytest.raises(LinkError, match="not a membership operation"):
+        Membership.decode(json.dumps({"op": "x", "in_sync": SET.to_json()}).encode())
 
 
 def test_the_kinds_of_frames_are_what_other_versions_take_them_for() -> None:
