@@ -31,7 +31,7 @@ from typing import Any, Final
 from spark_jobs.clocks.estimate import Clocks
 from spark_jobs.clocks.pairs import aliases
 from spark_jobs.schema import Event
-from spark_jobs.solve.signs import CLUSTER, Facts, attr, subject
+from spark_jobs.solve.signs import CLUSTER, Facts, attr, lines_dropped, places, subject
 
 Row = dict[str, Any]
 COLUMNS: Final = {
@@ -164,10 +164,10 @@ def _odd(odd: Iterable[Mapping[str, Any]]) -> Iterator[Row]:
 def _dropped(facts: Facts) -> Iterator[Row]:
     for event in facts.kinds.get("lines_dropped", ()):
         count = attr(event, "count")
-        text = f"{event.get('node')}: {count or 'some'} lines were dropped by the system log"
         where = {name: event.get(name) for name in ("node", "file", "line_no")}
         at = event["ts_est"]
-        yield _gap("lines-dropped", text, begin=at, end=at, count=int(count) if count.isdigit() else None, **where)
+        number = int(count) if count.isdigit() else None
+        yield _gap("lines-dropped", lines_dropped(event), begin=at, end=at, count=number, **where)
 
 
 # ---- logs that are not there, or coarse -----------------------------------------------------------------------------
@@ -197,7 +197,7 @@ def _unheard(events: Iterable[Event], facts: Facts) -> Iterator[Row]:
         if name in facts.written or known.get(name) in facts.written:
             continue
         text = f"no log of {name}: only what others say of it is known"
-        yield _gap("no-log", text, node=name, evidence=[f"{e['file']}:{e['line_no']}" for e in named[name][:3]])
+        yield _gap("no-log", text, node=name, evidence=places(named[name][:3]))
 
 
 def _brokers(facts: Facts) -> Iterator[Row]:

@@ -22,6 +22,9 @@ class Bound:
     def of(event: Event) -> Bound:
         return Bound(event["ts_est"], event["ts_lo"], event["ts_hi"], event)
 
+    def earlier(self, by: int, said: str) -> Bound:
+        return Bound(self.est - by, self.lo - by, self.hi - by, None, said)
+
 
 @dataclass(frozen=True)
 class Phase:

@@ -1,4 +1,4 @@
-"""The type of an incident, and what the logs leave open about it (pure).
+"""The type of an incident, by rules over its facts (pure).
 
 planned      requested: relocation, standby, a clean stop; or an orderly demotion without any failure
 partition    two rings of one sequence; the primary went on alone, and knew it
@@ -18,14 +18,26 @@ moved        resources of such a cluster ended or moved, and nothing else had fa
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from spark_jobs.schema import Event
 from spark_jobs.solve import power
 from spark_jobs.solve.bounds import Bound, Phase
-from spark_jobs.solve.signs import MANAGER, OWN, Facts, Promotion, attr, certainly_before, is_done, subject
+from spark_jobs.solve.signs import (
+    MANAGER,
+    OWN,
+    Facts,
+    Promotion,
+    attr,
+    certainly_before,
+    is_done,
+    is_loss,
+    matches,
+    select,
+    subject,
+)
 
 NEEDS_PRIMARY: Final = frozenset(
     {"planned", "fencing", "partition", "controller", "hang", "crash", "kill", "power-loss", "unknown"}
@@ -38,8 +50,8 @@ _CLOSED: Final = re.compile(r"reset|closed|refused|EOF|end of file|broken pipe",
 class Cause:
     type: str
     why: str = ""
-    victim: str | None = None
     evidence: tuple[Event, ...] = ()
+    victim: str | None = None
     about: str = ""
     """The node that failed, where no primary is known."""
 
@@ -64,8 +76,15 @@ class CauseScene:
     victim: str
     replaced: bool
 
-    def all(self, wanted: Callable[[Event], bool]) -> list[Event]:
-        return [event for event in self.rows if wanted(event)]
+    def all(self, *kinds: str, **columns: object) -> list[Event]:
+        return select(self.rows, *kinds, **columns)
+
+    def early(self, *kinds: str, **columns: object) -> list[Event]:
+        return select(self.before, *kinds, **columns)
+
+    def is_dead(self, event: Event) -> bool:
+        """The monitor no longer finds the primary's broker."""
+        return self.facts.is_dead_broker(event) and subject(event) == self.victim
 
 
 def of(facts: Facts, rows: Sequence[Event], old: Promotion | None, promotions: Sequence[Promotion]) -> Cause:
@@ -82,10 +101,10 @@ def of(facts: Facts, rows: Sequence[Event], old: Promotion | None, promotions: S
     for rule in _RULES:
         cause = rule(scene)
         if cause is not None:
-            return Cause(cause.type, cause.why, victim, cause.evidence)
+            return replace(cause, victim=victim)
     what = "was replaced" if promotions else "was lost"
     why = f"the primary {what}, and no log tells whether its process, its node or the network failed"
-    return Cause("unknown", why, victim)
+    return Cause("unknown", why, victim=victim)
 
 
 def _named(rows: Sequence[Event], promotions: Sequence[Promotion]) -> str | None:
@@ -113,61 +132,49 @@ def _gives_up(event: Event) -> bool:
 
 
 def _primary_gone(scene: CauseScene) -> bool:
-    return bool(
-        scene.all(
-            lambda e: (
-                (e["kind"] == "primary_lost" and e.get("peer") == scene.victim)
-                or (e["kind"] in ("exit", "hung", "will_fence", "fence_op_done") and e.get("peer") == scene.victim)
-                or (e["kind"] in ("demote", "stop", "fenced_self") and e.get("node") == scene.victim)
-                or (scene.facts.is_dead_broker(e) and subject(e) == scene.victim)
-            )
-        )
-    )
+    about = scene.all("primary_lost", "exit", "hung", "will_fence", "fence_op_done", peer=scene.victim)
+    own = scene.all("demote", "stop", "fenced_self", node=scene.victim)
+    return bool(about or own) or any(map(scene.is_dead, scene.rows))
 
 
 def _alarm(scene: CauseScene) -> Cause:
-    tokens = scene.all(lambda e: e["kind"] == "token_lost")
-    left = scene.all(lambda e: e["kind"] == "membership" and attr(e, "left") != "")
-    asked = scene.all(lambda e: e["kind"] in ("fence_request", "will_fence"))
-    fenced = scene.all(lambda e: e["kind"] in ("fence_op_done", "fence_notify"))
-    died = scene.all(lambda e: e["kind"] == "daemon_exit" and e.get("node") != scene.victim)
+    tokens, left = scene.all("token_lost"), [*filter(is_loss, scene.rows)]
+    asked, fenced = scene.all("fence_request", "will_fence"), scene.all("fence_op_done", "fence_notify")
+    died = [e for e in scene.all("daemon_exit") if e.get("node") != scene.victim]
     if asked or fenced:
         why = f"{_fenced(fenced, asked)}; it was not the primary's"
-        return Cause("no-failover", why, None, (*asked[:2], *fenced[:2]))
+        return Cause("no-failover", why, (*asked[:2], *fenced[:2]))
     if died:
-        return Cause("no-failover", f"{_failed(died[0])}, which was not the primary's", None, tuple(died[:2]))
+        return Cause("no-failover", f"{_failed(died[0])}, which was not the primary's", tuple(died[:2]))
     if tokens and not left:
-        formed = scene.all(lambda e: e["kind"] == "membership" and e["ts_est"] >= tokens[0]["ts_est"])
+        formed = [e for e in scene.all("membership") if e["ts_est"] >= tokens[0]["ts_est"]]
         why = "the token was lost, and " + ("the same members went on" if formed else "no log here shows what followed")
-        return Cause("false-alarm", why, None, (*tokens[:1], *formed[:1]))
+        return Cause("false-alarm", why, (*tokens[:1], *formed[:1]))
     if left:
-        return Cause("no-failover", "a node left that was not the primary's", None, tuple(left[:2]))
-    return Cause("no-failover", "the primary stayed", None, tuple(scene.rows[:1]) if not tokens else tuple(tokens[:1]))
+        return Cause("no-failover", "a node left that was not the primary's", tuple(left[:2]))
+    return Cause("no-failover", "the primary stayed", tuple(scene.rows[:1]))
 
 
 def _without_primary(facts: Facts, rows: Sequence[Event]) -> Cause:
     """Pacemaker's own view of a cluster that runs something else, or whose other logs are not here."""
-
-    def of_kind(*kinds: str) -> list[Event]:
-        return [event for event in rows if event["kind"] in kinds]
-
-    fenced, asked = of_kind("fence_op_done", "fence_notify"), of_kind("fence_request", "will_fence")
-    died, left = of_kind("daemon_exit"), [event for event in of_kind("membership") if attr(event, "left")]
-    stopped = [event for event in of_kind("stopped") if attr(event, "daemon") == "pacemakerd"]
+    fenced, asked = select(rows, "fence_op_done", "fence_notify"), select(rows, "fence_request", "will_fence")
+    died, left, tokens = select(rows, "daemon_exit"), [*filter(is_loss, rows)], select(rows, "token_lost")
+    stopped = [event for event in select(rows, "stopped") if attr(event, "daemon") == "pacemakerd"]
+    stopped = stopped or select(rows, "stop_request")
     if fenced or asked:
         about = str((fenced or asked)[0].get("peer") or "")
-        return Cause("fencing", _fenced(fenced, asked), None, (*asked[:2], *fenced[:2]), about)
+        return Cause("fencing", _fenced(fenced, asked), (*asked[:2], *fenced[:2]), about=about)
     if died:
-        return Cause("controller", _failed(died[0]), None, tuple(died[:3]), died[0].get("node") or "")
-    if stopped or of_kind("stop_request"):
-        return _stopped(facts, rows, stopped or of_kind("stop_request"))
-    tokens, ended = of_kind("token_lost"), [event for event in rows if is_done(event, "stop")]
-    if ended and not (left or tokens or of_kind("op_unexpected")):
+        return Cause("controller", _failed(died[0]), tuple(died[:3]), about=died[0].get("node") or "")
+    if stopped:
+        return _stopped(facts, rows, stopped)
+    ended = [event for event in rows if is_done(event, "stop")]
+    if ended and not (left or tokens or select(rows, "op_unexpected")):
         names = sorted({attr(event, "resource") for event in ended})
-        return Cause("moved", f"{', '.join(names)} ended in order, and no log here says who asked", None, (ended[0],))
+        return Cause("moved", f"{', '.join(names)} ended in order, and no log here says who asked", (ended[0],))
     what = "a node left" if left else "the token was lost" if tokens else "something failed"
     why = f"{what}, and no log here says which node was the primary"
-    return Cause("unknown", why, None, tuple(left[:2] or rows[:1]))
+    return Cause("unknown", why, tuple(left[:2] or rows[:1]))
 
 
 def _failed(event: Event) -> str:
@@ -179,8 +186,7 @@ def _stopped(facts: Facts, rows: Sequence[Event], stops: Sequence[Event]) -> Cau
     """Down is all of it only if every node that any log names has stopped, and none was back before."""
     nodes = sorted({str(event.get("node")) for event in stops})
     last = max(stops, key=lambda event: event["ts_est"])
-    starts = [e for e in rows if e["kind"] == "start" and attr(e, "daemon") == "pacemakerd"]
-    starts = [e for e in starts if e["ts_est"] > last["ts_est"]]
+    starts = [e for e in select(rows, "start") if attr(e, "daemon") == "pacemakerd" and e["ts_est"] > last["ts_est"]]
     why = f"Pacemaker was stopped on {', '.join(nodes)}"
     others = sorted(facts.members - {*nodes})
     if others:
@@ -191,7 +197,7 @@ def _stopped(facts: Facts, rows: Sequence[Event], stops: Sequence[Event]) -> Cau
         why += "" if down.limits else ", if the clocks agree"
     else:
         why += ": all of the cluster was down, and no log here shows that it was started again"
-    return Cause("down", why, None, (*stops[:2], *starts[:1]), nodes[0])
+    return Cause("down", why, (*stops[:2], *starts[:1]), about=nodes[0])
 
 
 def _fenced(fenced: Sequence[Event], asked: Sequence[Event]) -> str:
@@ -212,12 +218,12 @@ def _fenced(fenced: Sequence[Event], asked: Sequence[Event]) -> str:
 
 def _commanded(scene: CauseScene) -> Cause | None:
     """Somebody asked for the fencing of the primary's node before anything had failed."""
-    asked = [e for e in scene.before if e["kind"] == "fence_request" and e.get("peer") == scene.victim]
+    asked = scene.early("fence_request", peer=scene.victim)
     signs = [e for e in scene.before if _is_failure(e, scene) and e["kind"] not in ("will_fence", "fence_request")]
     if not asked or not attr(asked[0], "client") or any(not certainly_before(asked[0], sign) for sign in signs):
         return None
-    fenced = [e for e in scene.rows if e["kind"] == "fence_op_done" and e.get("peer") == scene.victim]
-    return Cause("fencing", _fenced(fenced, asked), None, (*asked[:1], *fenced[:1]))
+    fenced = scene.all("fence_op_done", peer=scene.victim)
+    return Cause("fencing", _fenced(fenced, asked), (*asked[:1], *fenced[:1]))
 
 
 def _planned(scene: CauseScene) -> Cause | None:
@@ -225,11 +231,11 @@ def _planned(scene: CauseScene) -> Cause | None:
     asked = [event for event in scene.before if event.get("planned") or _is_wish(event, scene.victim)]
     first_failure = min((event["ts_est"] for event in failed), default=None)
     if asked and (first_failure is None or asked[0]["ts_est"] < first_failure):
-        return Cause("planned", _wish(asked[0]), None, tuple(asked[:3]))
+        return Cause("planned", _wish(asked[0]), tuple(asked[:3]))
     orderly = [event for event in scene.before if _is_orderly(event, scene.victim)]
     if not failed and any(is_done(event, "demote") for event in orderly):
         why = "the primary was demoted in order, and no log here shows a failure"
-        return Cause("planned", why, None, tuple(orderly[:2]))
+        return Cause("planned", why, tuple(orderly[:2]))
     return None
 
 
@@ -239,7 +245,7 @@ def _is_failure(event: Event, scene: CauseScene) -> bool:
         return True
     if kind == "exit":
         return event.get("peer") == scene.victim and "exit code 0" not in (event.get("reason") or "")
-    return scene.facts.is_dead_broker(event) and subject(event) == scene.victim
+    return scene.is_dead(event)
 
 
 def _is_wish(event: Event, victim: str) -> bool:
@@ -256,106 +262,94 @@ def _wish(event: Event) -> str:
 
 
 def _is_orderly(event: Event, victim: str) -> bool:
-    if subject(event) != victim:
-        return False
-    if event["kind"] == "plan":
-        return _gives_up(event)
-    return is_done(event, "demote")
+    return subject(event) == victim and (_gives_up(event) if event["kind"] == "plan" else is_done(event, "demote"))
 
 
 def _partition(scene: CauseScene) -> Cause | None:
     rings: dict[str, list[Event]] = {}
-    for event in scene.all(lambda e: e["kind"] == "membership" and attr(e, "ring_seq") != ""):
-        for other in rings.setdefault(attr(event, "ring_seq"), []):
-            both = attr(other, "left") and attr(event, "left")
-            if both and attr(other, "rep") != attr(event, "rep"):
+    for event in (e for e in scene.rows if is_loss(e) and attr(e, "ring_seq")):
+        same = rings.setdefault(attr(event, "ring_seq"), [])
+        for other in same:
+            if attr(other, "rep") != attr(event, "rep"):
                 why = f"two rings of one number: {attr(other, 'ring')} and {attr(event, 'ring')}"
-                return Cause("partition", why, None, (other, event))
-        rings[attr(event, "ring_seq")].append(event)
-    alone = scene.all(
-        lambda e: (
-            e.get("node") == scene.victim
-            and (
-                (e["kind"] == "isolated" and e.get("result") != "ended")
-                or (e["kind"] in ("quorum_state", "quorum") and e.get("new") in ("non-primary", "lost"))
-            )
-        )
-    )
+                return Cause("partition", why, (other, event))
+        same.append(event)
+    alone = [e for e in scene.rows if _is_minority(e, scene.victim)]
     if alone:
-        return Cause("partition", f"{scene.victim} was in a minority and lived", None, tuple(alone[:2]))
-    lost = [e for e in scene.before if e["kind"] == "backup_lost" and e.get("node") == scene.victim]
-    others = [e for e in scene.before if e["kind"] == "primary_lost" and e.get("peer") == scene.victim]
-    silent = [e for e in (*lost, *others) if not _CLOSED.search(e.get("reason") or "")]
-    if lost and others and silent:
-        return Cause(
-            "partition", f"{scene.victim} and the others lost each other, and both went on", None, (lost[0], others[0])
-        )
+        return Cause("partition", f"{scene.victim} was in a minority and lived", tuple(alone[:2]))
+    lost, others = scene.early("backup_lost", node=scene.victim), scene.early("primary_lost", peer=scene.victim)
+    if lost and others and not all(map(_was_closed, (*lost, *others))):
+        why = f"{scene.victim} and the others lost each other, and both went on"
+        return Cause("partition", why, (lost[0], others[0]))
     return None
 
 
+def _is_minority(event: Event, node: str) -> bool:
+    if matches(event, "isolated", node=node):
+        return event.get("result") != "ended"
+    return matches(event, "quorum_state", "quorum", node=node) and event.get("new") in ("non-primary", "lost")
+
+
+def _was_closed(event: Event) -> bool:
+    """The other side's system ended the connection."""
+    return _CLOSED.search(event.get("reason") or "") is not None
+
+
 def _controller(scene: CauseScene) -> Cause | None:
-    exits = [e for e in scene.before if e["kind"] == "daemon_exit" and e.get("node") == scene.victim]
-    gone = [e for e in scene.before if e["kind"] == "will_fence" and "peer process" in (e.get("reason") or "")]
-    found = [*exits, *(event for event in gone if event.get("peer") == scene.victim)]
+    exits, gone = scene.early("daemon_exit", node=scene.victim), scene.early("will_fence", peer=scene.victim)
+    found = [*exits, *(event for event in gone if "peer process" in (event.get("reason") or ""))]
     if not found:
         return None
     why = _failed(exits[0]) if exits else f"the cluster's software failed on {scene.victim} ({found[0].get('reason')})"
-    return Cause("controller", why, None, tuple(found[:3]))
+    return Cause("controller", why, tuple(found[:3]))
 
 
 def _hang(scene: CauseScene) -> Cause | None:
-    hung = scene.all(
-        lambda e: (
-            (e["kind"] == "hung" and e.get("peer") == scene.victim)
-            or (
-                e["kind"] in ("sched_pause", "resumed") and e.get("node") == scene.victim and e.get("result") != "ended"
-            )
-        )
-    )
+    hung = [e for e in scene.rows if _stands(e, scene.victim)]
     if hung:
         what = hung[0].get("reason") or (f"not scheduled for {attr(hung[0], 'ms')} ms" if attr(hung[0], "ms") else "")
-        return Cause("hang", f"{scene.victim} stood still" + (f": {what}" if what else ""), None, tuple(hung[:2]))
-    back = [e for e in scene.after if e["kind"] == "demote" and e.get("node") == scene.victim]
+        return Cause("hang", f"{scene.victim} stood still" + (f": {what}" if what else ""), tuple(hung[:2]))
+    back = select(scene.after, "demote", node=scene.victim)
     if not back:
         return None
     own = scene.facts.own.get(scene.victim, [])
     same = [e for e in own if e.get("proc") == back[0].get("proc") and e["ts_est"] < back[0]["ts_est"]]
-    signs = [e for e in scene.before if e["kind"] in ("primary_lost", "token_lost", "hung")]
+    signs = scene.early("primary_lost", "token_lost", "hung")
     if same and signs and same[-1]["ts_hi"] <= signs[0]["ts_lo"]:
         why = f"{scene.victim} wrote nothing from before it was missed until it came back, and had not been restarted"
-        return Cause("hang", why, None, (same[-1], signs[0], back[0]))
+        return Cause("hang", why, (same[-1], signs[0], back[0]))
     return None
 
 
+def _stands(event: Event, node: str) -> bool:
+    if matches(event, "sched_pause", "resumed", node=node):
+        return event.get("result") != "ended"
+    return matches(event, "hung", peer=node)
+
+
 def _crash(scene: CauseScene) -> Cause | None:
-    left = [e for e in scene.before if e["kind"] == "membership" and attr(e, "left")]
-    lost = [e for e in scene.before if e["kind"] in ("will_fence", "fence_op_done") and e.get("peer") == scene.victim]
-    lost += [
-        e
-        for e in scene.before
-        if e["kind"] == "peer_state" and e.get("peer") == scene.victim and e.get("new") == "lost"
-    ]
-    if not left or not (lost or any(e["kind"] == "token_lost" for e in scene.before)):
+    left = [*filter(is_loss, scene.before)]
+    lost = scene.early("will_fence", "fence_op_done", peer=scene.victim)
+    lost += scene.early("peer_state", peer=scene.victim, new="lost")
+    if not left or not (lost or scene.early("token_lost")):
         return None
     evidence = (left[0], *lost[:1])
     if scene.victim not in scene.facts.managed:
         what = "crashed, was cut off, or only its cluster software ended"
         why = f"the others lost {scene.victim}, and no log of Pacemaker there tells whether it {what}"
-        return Cause("unknown", why, None, evidence)
+        return Cause("unknown", why, evidence)
     why = f"the node of {scene.victim} was lost" if lost else f"a node was lost while {scene.victim} was primary"
-    return Cause("crash", why, None, evidence)
+    return Cause("crash", why, evidence)
 
 
 def _kill(scene: CauseScene) -> Cause | None:
-    dead = [e for e in scene.before if scene.facts.is_dead_broker(e) and subject(e) == scene.victim]
-    exits = [e for e in scene.before if e["kind"] == "exit" and e.get("peer") == scene.victim]
-    links = [e for e in scene.before if e["kind"] == "primary_lost" and _CLOSED.search(e.get("reason") or "")]
-    token = any(e["kind"] == "token_lost" for e in scene.before)
-    found = [*exits, *dead, *([] if token else links)]
+    found = [*scene.early("exit", peer=scene.victim), *filter(scene.is_dead, scene.before)]
+    if not scene.early("token_lost"):
+        found += filter(_was_closed, scene.early("primary_lost"))
     if not found:
         return None
     what = found[0].get("reason") or found[0].get("result") or ""
-    return Cause("kill", f"the process of {scene.victim} died ({what})", None, tuple(found[:3]))
+    return Cause("kill", f"the process of {scene.victim} died ({what})", tuple(found[:3]))
 
 
 def _power(scene: CauseScene) -> Cause | None:
@@ -366,50 +360,17 @@ def _power(scene: CauseScene) -> Cause | None:
         if starts and scene.victim in loss.nodes:
             names = ", ".join(sorted(loss.nodes))
             why = f"{names} ended without a clean stop, were down at one moment, and came back with their journals"
-            return Cause("power-loss", why, None, (*starts, *loss.journals.values()))
+            return Cause("power-loss", why, (*starts, *loss.journals.values()))
     return None
 
 
 def _total(scene: CauseScene) -> Cause | None:
     """The new primary reports that all brokers had died."""
-    said = scene.all(lambda e: e["kind"] == "promoted" and attr(e, "total_failure").lower() == "true")
-    starts = [e for e in scene.before if e["kind"] == "start" and e.get("source") in OWN]
+    said = [e for e in scene.all("promoted") if attr(e, "total_failure").lower() == "true"]
+    starts = [e for e in scene.early("start") if e.get("source") in OWN]
     if not said:
         return None
-    return Cause("crash", "every member of the in-sync set had died or been restarted", None, (*starts[:2], said[0]))
+    return Cause("crash", "every member of the in-sync set had died or been restarted", (*starts[:2], said[0]))
 
 
 _RULES: Final = (_commanded, _planned, _power, _total, _partition, _hang, _controller, _crash, _kill)
-
-
-# ---- unknown facts ------ -------------------------------------------------------------------------------------------
-
-
-def gaps(facts: Facts, rows: Sequence[Event], cause: Cause, clients: bool) -> list[str]:
-    """As text: missing logs, lost lines, coarse clocks."""
-    found = []
-    written = facts.written
-    for node in sorted({*facts.brokers, *([cause.victim] if cause.victim else [])} - written):
-        found.append(f"no log of {node}: only what others say of it is known")
-    if facts.own:
-        missing = [node for node in facts.brokers if node in written and node not in facts.own]
-        found += [f"no log of the broker on {node}" for node in missing]
-    else:
-        found.append("no log of any broker: states, redundancy and confirms are not known")
-    if not clients and not facts.clients:
-        found.append("no log of any client: whether a client noticed is not known")
-    torn = [f"{name} is torn at its end" for name in facts.torn]
-    return found + torn + _lost_lines(rows) + _coarse(rows)
-
-
-def _lost_lines(rows: Iterable[Event]) -> list[str]:
-    return [
-        f"{event.get('node')}: {attr(event, 'count') or 'some'} lines were dropped by the system log"
-        for event in rows
-        if event["kind"] == "lines_dropped"
-    ]
-
-
-def _coarse(rows: Iterable[Event]) -> list[str]:
-    nodes = sorted({str(e.get("node")) for e in rows if (e.get("ts_res") or 1) >= 1_000_000})
-    return [f"{node}: times are to the second" for node in nodes]

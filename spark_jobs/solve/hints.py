@@ -16,7 +16,7 @@ from spark_jobs.solve import power
 from spark_jobs.solve.bounds import Phase
 from spark_jobs.solve.incidents import Incident
 from spark_jobs.solve.phases import UNPROMOTED
-from spark_jobs.solve.signs import MANAGER, OWN, SECOND, Facts, attr, place, subject
+from spark_jobs.solve.signs import MANAGER, OWN, SECOND, Facts, attr, places, subject
 
 CERTAIN, LIKELY, POSSIBLE = "certain", "likely", "possible"
 PAUSE_BEFORE: Final = 5 * SECOND
@@ -63,7 +63,7 @@ def find(
             "rule": name,
             "text": text,
             "confidence": confidence,
-            "evidence": [f"{file}:{number}" for file, number in map(place, lines)],
+            "evidence": places(lines),
         }
         for name, rule in RULES.items()
         for text, confidence, lines in rule(scene)

@@ -18,7 +18,21 @@ from typing import Any, Final
 
 from spark_jobs.schema import Event
 from spark_jobs.solve import causes, power, resources
-from spark_jobs.solve.signs import CLUSTER, MANAGER, OWN, SECOND, Facts, Promotion, attr, certainly_before, place
+from spark_jobs.solve.signs import (
+    CLUSTER,
+    MANAGER,
+    OWN,
+    SECOND,
+    Facts,
+    Promotion,
+    attr,
+    certainly_before,
+    is_state,
+    lines_dropped,
+    place,
+    places,
+    select,
+)
 
 GAP: Final = 120 * SECOND
 NEAR: Final = SECOND
@@ -137,14 +151,34 @@ def _row(incident: Incident, facts: Facts) -> Row:
         "term": new.term if new else None,
         "promotions": len(incident.promotions),
         "why": cause.why,
-        "evidence": [f"{name}:{number}" for name, number in map(place, cause.evidence)],
-        "unknown": causes.gaps(facts, incident.facts(facts), cause, bool(incident.outages)),
+        "evidence": places(cause.evidence),
+        "unknown": _unknown(incident, facts, incident.facts(facts)),
         "seeds": len(incident.seeds),
         "outages": len(incident.outages),
         "other_outages": len(incident.others),
         "file": file,
         "line_no": line,
     }
+
+
+def _unknown(incident: Incident, facts: Facts, rows: Sequence[Event]) -> list[str]:
+    """As text: missing logs, lost lines, coarse clocks."""
+    named = {*facts.brokers, incident.victim or ""} - {""}
+    found = [f"no log of {node}: only what others say of it is known" for node in sorted(named - facts.written)]
+    if facts.own:
+        missing = [node for node in facts.brokers if node in facts.written and node not in facts.own]
+        found += [f"no log of the broker on {node}" for node in missing]
+    else:
+        found.append("no log of any broker: states, redundancy and confirms are not known")
+    if not incident.outages and not facts.clients:
+        found.append("no log of any client: whether a client noticed is not known")
+    coarse = sorted({str(e.get("node")) for e in rows if (e.get("ts_res") or 1) >= SECOND})
+    return [
+        *found,
+        *(f"{name} is torn at its end" for name in facts.torn),
+        *map(lines_dropped, select(rows, "lines_dropped")),
+        *(f"{node}: times are to the second" for node in coarse),
+    ]
 
 
 # ---- grouping -------------------------------------------------------------------------------------------------------
@@ -235,7 +269,7 @@ def _settled(facts: Facts, group: Incident, until: int | None) -> Event | None:
     moments: list[Event | None] = []
     if group.promotions:
         node = group.promotions[-1].node
-        own = (event for event in after if _is_active(event, node))
+        own = (event for event in after if is_state(event, node, "active"))
         moments.append(next(own, None) if node in facts.own else done)
     if facts.has_fsa(group.begin - GAP, until):
         idle = (event for event in after if event["kind"] == "fsa" and event.get("new") == "S_IDLE")
@@ -255,15 +289,6 @@ def _ticked(one: Event, other: Event) -> bool:
 def _is_death(event: Event, facts: Facts) -> bool:
     """A sign of a failure at this moment."""
     return event["kind"] in ("token_lost", "daemon_exit", "hung", "exit") or facts.is_dead_broker(event)
-
-
-def _is_active(event: Event, node: str) -> bool:
-    return (
-        event.get("source") in OWN
-        and event.get("node") == node
-        and event["kind"] == "state"
-        and event.get("new") == "active"
-    )
 
 
 def _is_routine(incident: Incident, facts: Facts) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from spark_jobs.schema import Event
 from spark_jobs.solve.primaries import Span
-from spark_jobs.solve.signs import Facts, attr, place, sequence
+from spark_jobs.solve.signs import Facts, attr, places, sequence
 
 Row = dict[str, Any]
 _NEVER_READY: Final = ("joining", "catchup", "standalone")
@@ -26,8 +26,7 @@ def rows(found: Sequence[Span], facts: Facts, cluster: str = "") -> list[Row]:
 
 
 def _near(kind: str, span: Span, text: str, *evidence: Event) -> Row:
-    places = [f"{name}:{number}" for name, number in map(place, evidence)]
-    return {"kind": kind, "node": span.node, "at": evidence[-1]["ts_est"], "text": text, "evidence": places}
+    return {"kind": kind, "node": span.node, "at": evidence[-1]["ts_est"], "text": text, "evidence": places(evidence)}
 
 
 def _not_ready(span: Span, facts: Facts) -> Iterable[Row]:

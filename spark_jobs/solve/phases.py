@@ -23,7 +23,21 @@ from typing import Any, Final
 from spark_jobs.schema import Event
 from spark_jobs.solve.bounds import Bound, Phase
 from spark_jobs.solve.incidents import Incident
-from spark_jobs.solve.signs import OWN, SECOND, Facts, Promotion, attr, certainly_before, is_done, place, subject
+from spark_jobs.solve.signs import (
+    OWN,
+    SECOND,
+    Facts,
+    Promotion,
+    attr,
+    certainly_before,
+    is_done,
+    is_loss,
+    is_state,
+    matches,
+    place,
+    select,
+    subject,
+)
 
 ANSWER: Final = 10_000
 """us from when a broker sends an answer until its client has it, in a network that is well."""
@@ -66,15 +80,11 @@ def _row(number: int, phase: Phase, incident: Incident) -> Row:
     return row | {"duration_lo_us": low, "duration_hi_us": high, "censored": phase.at_least is not None}
 
 
-def _estimate(event: Event) -> int:
-    return int(event["ts_est"])
-
-
 class _Scene:
     """One incident's facts and what its phases share."""
 
     def __init__(self, incident: Incident, facts: Facts) -> None:
-        self.incident, self.facts = incident, facts
+        self.incident, self.facts, self.cause = incident, facts, incident.cause
         self.rows = incident.facts(facts)
         self.victim = incident.victim or incident.cause.about
         self.new = incident.new
@@ -95,63 +105,55 @@ class _Scene:
     # ---- what happened -----------------------------------------------------------------------------------------------
 
     def _is_death(self, event: Event) -> bool:
-        kind = event["kind"]
-        if self.incident.cause.type == "power-loss":
-            return event is self.incident.cause.evidence[0]
-        if self.incident.cause.type == "planned":
-            return bool(event.get("planned")) or any(event is line for line in self.incident.cause.evidence[:1])
-        if self.incident.cause.type == "fencing":
+        kind, cause = event["kind"], self.cause.type
+        if cause == "power-loss":
+            return event is self.cause.evidence[0]
+        if cause == "planned":
+            return bool(event.get("planned")) or any(event is line for line in self.cause.evidence[:1])
+        if cause == "fencing":
             return kind in ("token_lost", "fence_request", "will_fence", "fence_op_done")
-        if self.incident.cause.type in ("down", "moved"):
-            return kind in ("stop_request", "stopped") or any(event is line for line in self.incident.cause.evidence)
-        if kind in ("token_lost", "daemon_exit"):
-            return not (kind == "daemon_exit" and event.get("node") != self.victim)
-        if kind in ("exit", "hung"):
-            return event.get("peer") == self.victim
-        if kind == "start" and event.get("source") in OWN:
-            return event.get("node") == self.victim
-        if kind == "primary_lost":
-            return event.get("peer") == self.victim or not event.get("peer")
+        if cause in ("down", "moved"):
+            return kind in ("stop_request", "stopped") or any(event is line for line in self.cause.evidence)
+        if kind == "token_lost" or (kind == "primary_lost" and not event.get("peer")):
+            return True
+        if matches(event, "exit", "hung", "primary_lost", peer=self.victim):
+            return True
+        if matches(event, "daemon_exit", "start", node=self.victim):
+            return kind == "daemon_exit" or event.get("source") in OWN
         return self.facts.is_dead_broker(event) and subject(event) == self.victim
 
     def fault(self) -> Phase:
         if self.death is None:
             return Phase("fault", note="no line here says that anything had failed")
         end = Bound.of(self.death)
-        if self.incident.cause.type == "planned":
-            return Phase("fault", end, end, "it was asked for")
-        if self.incident.cause.type in ("fencing", "down", "moved") and self.death["kind"] != "token_lost":
+        asked = self.cause.type in ("fencing", "down", "moved") and self.death["kind"] != "token_lost"
+        if asked or self.cause.type == "planned":
             return Phase("fault", end, end, "it was asked for")
         begin = self._last_life(end)
         if begin is None:
             about = self.victim or ("the primary" if self.facts.has_primary else "what failed")
             return Phase("fault", None, end, f"no sign of life of {about} before it is here")
-        if self.incident.cause.type == "power-loss":
-            return Phase("fault", begin, end, "all were down between the two, until the first was back")
-        return Phase("fault", begin, end, "it failed between the two")
+        down = self.cause.type == "power-loss"
+        note = "all were down between the two, until the first was back" if down else "it failed between the two"
+        return Phase("fault", begin, end, note)
 
     def _lives(self, event: Event) -> bool:
         """Where only the process died, a line of its node's other daemons says nothing."""
-        if self.incident.cause.type in ("crash", "controller"):
-            return True
-        return event.get("source") in OWN
+        return self.cause.type in ("crash", "controller") or event.get("source") in OWN
 
     def _last_life(self, death: Bound) -> Bound | None:
         """The latest of: what it wrote itself, and the token that was still there before it was missed."""
         found: list[Bound] = []
         own = [e for e in self.facts.between(None, death.est) if e.get("node") == self.victim and self._lives(e)]
-        if own and self.incident.cause.type != "partition":
+        if own and self.cause.type != "partition":
             found.append(Bound.of(own[-1]))
         if death.line is not None and death.line["kind"] == "token_lost" and attr(death.line, "token").isdigit():
             token = int(attr(death.line, "token")) * 1000
-            found.append(
-                Bound(death.est - token, death.lo - token, death.hi - token, None, f"token {token // 1000} ms")
-            )
+            found.append(death.earlier(token, f"token {token // 1000} ms"))
         found += self._answers(death)
         every = interval(death.line)
         if every:
-            said = f"monitor every {every // 1000} ms"
-            found.append(Bound(death.est - every, death.lo - every, death.hi - every, None, said))
+            found.append(death.earlier(every, f"monitor every {every // 1000} ms"))
         return max(found, key=lambda bound: bound.est, default=None)
 
     def _answers(self, death: Bound) -> list[Bound]:
@@ -164,21 +166,20 @@ class _Scene:
     # ---- detection, decision, fencing, promotion ---------------------------------------------------------------------
 
     def cluster(self) -> list[Phase]:
-        if self.incident.cause.type == "planned":
+        if self.cause.type == "planned":
             asked = self.new.asked if self.new else None
             decision = self._phase("decision", self.death, asked, "no line here says when the promotion was asked for")
             return [Phase("detection", note="it was asked for"), decision, self._fencing(), self._promotion()]
         known = self._known()
-        decided = self._decided(known)
-        note = "until the last journal was read" if self.incident.cause.type == "power-loss" else ""
+        decided = self._first(_is_decision, known, self.limit) if known else None
+        note = "until the last journal was read" if self.cause.type == "power-loss" else ""
         detection = self._phase("detection", self.death, known, "no line here says when it was known", note)
         decision = self._phase("decision", known, decided, "no plan and no request of a manager")
         return [detection, decision, self._fencing(), self._promotion()]
 
     def _phase(self, name: str, begin: Event | None, end: Event | None, missing: str, note: str = "") -> Phase:
-        if begin is None or end is None:
-            return Phase(name, Bound.of(begin) if begin else None, Bound.of(end) if end else None, missing)
-        return Phase(name, Bound.of(begin), Bound.of(end), note)
+        first, last = (Bound.of(event) if event else None for event in (begin, end))
+        return Phase(name, first, last, note if first and last else missing)
 
     def _open(self, name: str, begin: Bound | None, note: str) -> Phase:
         """It began, and nothing says that it ended."""
@@ -191,22 +192,16 @@ class _Scene:
         if self.death is None:
             return None
         since = self.death
-        if self.incident.cause.type == "power-loss":
-            read = [event for event in self.incident.cause.evidence if event["kind"] == "journal_read"]
+        if self.cause.type == "power-loss":
+            read = [event for event in self.cause.evidence if event["kind"] == "journal_read"]
             early = [event for event in read if self.limit is None or not certainly_before(self.limit, event)]
-            return max(early, key=_estimate, default=None)
-        if self.death["kind"] == "token_lost":
-            ring = self._first(lambda e: e["kind"] == "membership" and bool(attr(e, "left")), since, self.limit)
-            return ring or self._first(lambda e: e["kind"] == "membership", since, self.limit)
-        if self.death["kind"] == "daemon_exit":
-            ring = self._first(lambda e: e["kind"] == "membership" and bool(attr(e, "left")), since, self.limit)
-            return ring or self._first(lambda e: e["kind"] == "fsa" and e.get("new") == "S_POLICY_ENGINE", since)
+            return max(early, key=lambda event: int(event["ts_est"]), default=None)
+        if self.death["kind"] in ("token_lost", "daemon_exit"):
+            ring = self._first(is_loss, since, self.limit)
+            if self.death["kind"] == "token_lost":
+                return ring or self._first(lambda e: e["kind"] == "membership", since, self.limit)
+            return ring or self._first(lambda e: matches(e, "fsa", new="S_POLICY_ENGINE"), since)
         return self._first(lambda e: e["kind"] in ("election", "hung"), since, self.limit) or self.death
-
-    def _decided(self, known: Event | None) -> Event | None:
-        if known is None:
-            return None
-        return self._first(_is_decision, known, self.limit)
 
     def _fencing(self) -> Phase:
         # an administrator may have asked before anything had failed
@@ -215,8 +210,8 @@ class _Scene:
             done = self._first(lambda e: e["kind"] == "fence_op_done")
             note = "no log here says who asked for it" if done else "no log here asks for fencing"
             return Phase("fencing", None, Bound.of(done) if done else None, note)
-        told = [e for e in self.rows if e["kind"] == "fence_op_done" and e["ts_hi"] >= asked["ts_lo"]]
-        told = [e for e in told if e.get("peer") == asked.get("peer") and e.get("result") == "OK"]
+        told = select(self.rows, "fence_op_done", peer=asked.get("peer"), result="OK")
+        told = [e for e in told if e["ts_hi"] >= asked["ts_lo"]]
         # on the node that asked, there is no error of clocks in it
         done = next((e for e in told if e.get("node") == asked.get("node")), told[0] if told else None)
         return self._phase("fencing", asked, done, f"{asked.get('peer')} was never reported as fenced")
@@ -238,11 +233,11 @@ class _Scene:
         return [self._recovering(self.new), self._path(self.new)]
 
     def _recovering(self, new: Promotion) -> Phase:
-        active = self._first(lambda e: _is_state(e, new.node, "active"), new.done)
+        active = self._first(lambda e: is_state(e, new.node, "active"), new.done)
         if new.node not in self.facts.own:
             return Phase("recovering", note=f"no log of the broker on {new.node}")
         near = {**new.done, "ts_est": new.at - SECOND, "ts_lo": new.done["ts_lo"] - SECOND}
-        begin = self._first(lambda e: _is_state(e, new.node, "recovering"), near) or new.done
+        begin = self._first(lambda e: is_state(e, new.node, "recovering"), near) or new.done
         if active is None:
             return self._open("recovering", Bound.of(begin), f"{new.node} did not become active")
         return Phase("recovering", Bound.of(begin), Bound.of(active))
@@ -268,12 +263,8 @@ class _Scene:
         if not back:
             return [self._open(name, begin, f"never back: {', '.join(never)}") for name in names]
         first, last = min(back, key=_back), max(back, key=_back)
-        if never:
-            return [
-                Phase(names[0], begin, _gone_on(first)),
-                self._open(names[1], begin, f"never back: {', '.join(never)}"),
-            ]
-        return [Phase(names[0], begin, _gone_on(first)), Phase(names[1], begin, _gone_on(last))]
+        end = self._open(names[1], begin, f"never back: {', '.join(never)}") if never else None
+        return [Phase(names[0], begin, _gone_on(first)), end or Phase(names[1], begin, _gone_on(last))]
 
     # ---- redundancy --------------------------------------------------------------------------------------------------
 
@@ -302,7 +293,7 @@ def _listed(event: Event, new: Promotion) -> tuple[str, bool]:
     if event["kind"] == "membership" and event.get("node") == new.node and event.get("peer"):
         return str(event["peer"]), event.get("result") == "ready"
     node = str(event.get("node") or "")
-    return (node, True) if node != new.node and _is_state(event, node, "ready") else ("", False)
+    return (node, True) if node != new.node and is_state(event, node, "ready") else ("", False)
 
 
 def _is_decision(event: Event) -> bool:
@@ -311,15 +302,6 @@ def _is_decision(event: Event) -> bool:
     if event["kind"] == "promote_request":
         return event.get("result") != "refused"
     return bool(event["kind"] == "will_fence")
-
-
-def _is_state(event: Event, node: str, new: str) -> bool:
-    return (
-        event["kind"] == "state"
-        and event.get("source") in OWN
-        and event.get("node") == node
-        and event.get("new") == new
-    )
 
 
 def _by_agent(new: Promotion) -> Event:

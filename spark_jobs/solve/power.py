@@ -12,10 +12,9 @@ from itertools import pairwise
 from typing import Final
 
 from spark_jobs.schema import Event
-from spark_jobs.solve.signs import Facts, attr
+from spark_jobs.solve.signs import Facts, attr, sequence
 
 FEWEST: Final = 2
-_SEQUENCE: Final = (1 << 48) - 1
 
 
 @dataclass(frozen=True)
@@ -89,5 +88,4 @@ def described(journal: Event) -> str:
 
 def position(event: Event) -> str:
     """EPOCH.SEQUENCE."""
-    at = event.get("last_pos") or 0
-    return f"{at >> 48}.{at & _SEQUENCE}"
+    return f"{(event.get('last_pos') or 0) >> 48}.{sequence(event) or 0}"

@@ -28,14 +28,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import takewhile
 from typing import Any
 
 from spark_jobs.schema import Event
-from spark_jobs.solve.signs import MANAGER, OWN, SEQUENCE, Facts, Promotion, attr, place, sequence, subject
+from spark_jobs.solve.signs import (
+    MANAGER,
+    OWN,
+    SEQUENCE,
+    Facts,
+    Promotion,
+    attr,
+    is_loss,
+    place,
+    places,
+    select,
+    sequence,
+    subject,
+)
 
 EXCLUDED, POSSIBLE, CERTAIN = "excluded", "possible", "certain"
 Row = dict[str, Any]
+Confirm = tuple[int, int, Event]
+"""(earliest, latest, line) of what was certainly confirmed."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +63,7 @@ class Span:
     to_est: int | None
     end: Event | None
     ends: tuple[Event, ...]
-    confirms: tuple[tuple[int, int, Event], ...] = field(default=(), repr=False)
+    confirms: tuple[Confirm, ...] = field(default=(), repr=False)
 
     @property
     def node(self) -> str:
@@ -98,24 +113,21 @@ def _span_row(span: Span, cluster: str) -> Row:
 
 def _span(facts: Facts, number: int) -> Span:
     promotion = facts.promotions[number]
-    again = next((other.at for other in facts.promotions[number + 1 :] if other.node == promotion.node), None)
-    floor = _floor(promotion)
-    rows = [row for row in facts.between(promotion.at, again) if row["ts_lo"] > floor]
-    ends = _believed([row for row in rows if _ends(row, promotion, facts)], rows, promotion.node)
+    node, since = promotion.node, promotion.at if promotion.lo is None else promotion.lo
+    again = next((other.at for other in facts.promotions[number + 1 :] if other.node == node), None)
+    # lines of the life before this promotion say nothing about its end
+    rows = [row for row in facts.between(promotion.at, again) if row["ts_lo"] > since]
+    own = [row for row in rows if row.get("source") in OWN and row.get("node") == node]
+    # a broker that still wrote afterwards: that fencing was none
+    ends = [e for e in rows if _ends(e, promotion, facts) and (e.get("source") in OWN or not _lives_after(e, own))]
     confirms = tuple(_confirms(rows, promotion))
     if not ends:
-        signs = _signs(rows, promotion.node, None)
-        return Span(promotion, _lived(promotion, signs), None, None, None, (), confirms)
+        return Span(promotion, _lived(promotion, own, None), None, None, None, (), confirms)
     end = ends[0]
-    signs = _signs(rows, promotion.node, end)
-    exact = end.get("node") == promotion.node and end["kind"] in ("demote", "stop", "log_end", "state")
-    to_lo = end["ts_lo"] if exact and end.get("source") in OWN else min(_lived(promotion, signs), end["ts_hi"])
+    exact = end.get("node") == node and end["kind"] in ("demote", "stop", "log_end", "state")
+    exact = exact and end.get("source") in OWN
+    to_lo = end["ts_lo"] if exact else min(_lived(promotion, own, end), end["ts_hi"])
     return Span(promotion, to_lo, end["ts_hi"], end["ts_est"], end, tuple(ends), confirms)
-
-
-def _floor(promotion: Promotion) -> int:
-    """Lines of before it (of the life before this promotion) say nothing about its end."""
-    return promotion.lo if promotion.lo is not None else promotion.at
 
 
 def _ends(event: Event, promotion: Promotion, facts: Facts) -> bool:
@@ -132,61 +144,35 @@ def _ends(event: Event, promotion: Promotion, facts: Facts) -> bool:
 
 
 def _ended_by_agent(event: Event, node: str, facts: Facts) -> bool:
+    """`demote` is only there for the broker; a `stop` may be that of any resource, so it does not count."""
     if subject(event) != node:
         return False
-    if event["kind"] in ("op_result", "op_confirmed") and attr(event, "task") in ("demote", "stop"):
-        return event.get("result") in ("ok", "not running") and _is_role(event)
+    if event["kind"] in ("op_result", "op_confirmed") and attr(event, "task") == "demote":
+        return event.get("result") in ("ok", "not running")
     return facts.is_dead_broker(event) and event.get("result") == "not running"
 
 
-def _is_role(event: Event) -> bool:
-    """`demote` is only there for the broker; a `stop` may be that of any resource, so it does not count."""
-    return attr(event, "task") == "demote"
+def _lives_after(end: Event, own: Iterable[Event]) -> bool:
+    life = takewhile(lambda row: row["kind"] != "start", own)
+    return any(row["ts_lo"] > end["ts_hi"] for row in life)
 
 
-def _believed(ends: Sequence[Event], rows: Sequence[Event], node: str) -> list[Event]:
-    """Without those after which the broker still wrote: that fencing was none."""
-    return [end for end in ends if end.get("source") in OWN or not _lives_after(end, rows, node)]
+def _lived(promotion: Promotion, own: Iterable[Event], end: Event | None) -> int:
+    """The last that it wrote as this primary, certainly before the end."""
+    signs = (row["ts_lo"] for row in own if end is None or row["ts_hi"] <= end["ts_hi"])
+    return int(max([promotion.done["ts_lo"], *signs]))
 
 
-def _lives_after(end: Event, rows: Sequence[Event], node: str) -> bool:
-    for row in rows:
-        if row.get("source") not in OWN or row.get("node") != node:
-            continue
-        if row["kind"] == "start":
-            return False
-        if row["ts_lo"] > end["ts_hi"]:
-            return True
-    return False
-
-
-def _signs(rows: Iterable[Event], node: str, end: Event | None) -> list[Event]:
-    """What the broker wrote as this primary, certainly before the end."""
-    own = [row for row in rows if row.get("source") in OWN and row.get("node") == node]
-    return [row for row in own if end is None or row["ts_hi"] <= end["ts_hi"]]
-
-
-def _lived(promotion: Promotion, signs: Sequence[Event]) -> int:
-    return int(max([promotion.done["ts_lo"], *(row["ts_lo"] for row in signs)]))
-
-
-def _confirms(rows: Iterable[Event], promotion: Promotion) -> Iterable[tuple[int, int, Event]]:
-    """(earliest, latest, line) of what it certainly confirmed."""
+def _confirms(rows: Iterable[Event], promotion: Promotion) -> Iterable[Confirm]:
     own = [
         row
-        for row in rows
-        if row["kind"] == "confirm_sent"
-        and row.get("node") == promotion.node
-        and row.get("last_pos") is not None
-        and promotion.term in (None, row.get("term"))
+        for row in select(rows, "confirm_sent", node=promotion.node)
+        if row.get("last_pos") is not None and promotion.term in (None, row.get("term"))
     ]
-    for row in own[:1]:
+    for before, row in zip([None, *own], own, strict=False):
         if row.get("first_pos") is not None:
             yield row["ts_lo"], row["ts_hi"], row
-    for before, row in pairwise(own):
-        if row.get("first_pos") is not None:
-            yield row["ts_lo"], row["ts_hi"], row
-        elif row["last_pos"] > before["last_pos"]:
+        elif before is not None and row["last_pos"] > before["last_pos"]:
             yield before["ts_lo"], row["ts_hi"], row
 
 
@@ -210,7 +196,7 @@ def _dual(old: Span, new: Span, facts: Facts, cluster: str) -> Row:
     order = _seen_in_order(old, new, facts)
     roles = _roles(old, new, order is not None)
     late = [confirm for confirm in old.confirms if confirm[0] > new.promotion.hi]
-    evidence = [*(order or ()), *(event for event in (old.end, new.promotion.done) if event)]
+    evidence = [*(order or ()), *([old.end] if old.end else []), new.promotion.done]
     if roles != EXCLUDED:
         evidence += [event for _, _, event in late[:3]]
     verdict = CERTAIN if roles == CERTAIN and late else EXCLUDED if roles == EXCLUDED else POSSIBLE
@@ -228,11 +214,11 @@ def _dual(old: Span, new: Span, facts: Facts, cluster: str) -> Row:
         "roles": roles,
         "verdict": verdict,
         **_margins(old, new),
-        "why": _why(old, new, roles, order, late) if held is None else _why_held(old, new, held),
+        "why": _why(old, new, roles, order, late, held),
         "confirms_by_old": len(late) if roles != EXCLUDED else 0,
         "confirms_by_new": _confirms_beside(old, new) if roles != EXCLUDED else 0,
         "signs": _independent(old, new, facts),
-        "evidence": list(dict.fromkeys(f"{name}:{number}" for name, number in map(place, evidence))),
+        "evidence": list(dict.fromkeys(places(evidence))),
     }
 
 
@@ -247,9 +233,7 @@ def _held(old: Span, new: Span, facts: Facts) -> Event | None:
     if old.term is None or base is None or attr(new.promotion.done, "forced"):
         return None
     rows = facts.between(old.promotion.at, None)
-    end = next(
-        (e for e in rows if e["kind"] == "demote" and e.get("node") == old.node and _confirmed(e) is not None), None
-    )
+    end = next((e for e in select(rows, "demote", node=old.node) if _confirmed(e) is not None), None)
     if end is None or end.get("proc") != old.promotion.done.get("proc"):
         return None
     followed = any(
@@ -262,11 +246,6 @@ def _confirmed(event: Event) -> int | None:
     """Its sequence; None if the line does not say it."""
     said = attr(event, "confirmed")
     return int(said) & SEQUENCE if said.isdecimal() and len(said) <= 20 else None
-
-
-def _why_held(old: Span, new: Span, end: Event) -> str:
-    upto = f"{old.node} had confirmed up to {_confirmed(end)} when it stepped down"
-    return f"{upto}, and {new.node} was promoted with all of it"
 
 
 def _roles(old: Span, new: Span, in_order: bool) -> str:
@@ -311,8 +290,11 @@ def _margins(old: Span, new: Span) -> Row:
 
 
 def _why(
-    old: Span, new: Span, roles: str, order: tuple[Event, Event] | None, late: Sequence[tuple[int, int, Event]]
+    old: Span, new: Span, roles: str, order: tuple[Event, Event] | None, late: Sequence[Confirm], held: Event | None
 ) -> str:
+    if held is not None:
+        upto = f"{old.node} had confirmed up to {_confirmed(held)} when it stepped down"
+        return f"{upto}, and {new.node} was promoted with all of it"
     if order is not None:
         return f"{order[0].get('node')} saw {_called(order[0])} before it asked for the promotion of {new.node}"
     if old.end is None:
@@ -348,8 +330,8 @@ def _independent(old: Span, new: Span, facts: Facts) -> list[str]:
         found.append(f"term {old.term} on {old.node} and {new.node}")
     rings: dict[str, set[str]] = {}
     begin = old.promotion.at
-    for event in facts.between(max(begin, new.promotion.at - 120_000_000), new.promotion.at + 1):
-        if event["kind"] == "membership" and attr(event, "left") and attr(event, "ring_seq"):
+    for event in filter(is_loss, facts.between(max(begin, new.promotion.at - 120_000_000), new.promotion.at + 1)):
+        if attr(event, "ring_seq"):
             rings.setdefault(attr(event, "ring_seq"), set()).add(attr(event, "ring"))
     found += [f"rings {' and '.join(sorted(names))}" for names in rings.values() if len(names) > 1]
     return found

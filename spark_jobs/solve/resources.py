@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spark_jobs.schema import Event
-from spark_jobs.solve.signs import CLUSTER, Facts, attr, is_done, place, subject
+from spark_jobs.solve.signs import CLUSTER, Facts, attr, is_done, places, subject
 
 Row = dict[str, Any]
 _FOUND = ("ok", "promoted")
@@ -65,7 +65,6 @@ def rows(found: Iterable[Move], lines: Sequence[Event], incident: str, cluster: 
 
 def _row(move: Move, incident: str, cluster: str) -> Row:
     low, high = move.down
-    lines = [event for event in (move.end, move.start) if event is not None]
     return {
         "cluster": cluster,
         "incident": incident,
@@ -77,7 +76,7 @@ def _row(move: Move, incident: str, cluster: str) -> Row:
         "end": move.start["ts_est"] if move.start else None,
         "down_lo": low,
         "down_hi": high,
-        "evidence": [f"{file}:{number}" for file, number in map(place, lines)],
+        "evidence": places(event for event in (move.end, move.start) if event is not None),
     }
 
 

@@ -39,6 +39,11 @@ def place(event: Event) -> tuple[str, int]:
     return event.get("file") or "", event.get("line_no") or 0
 
 
+def places(events: Iterable[Event]) -> list[str]:
+    """`FILE:LINE` of each, as tables have evidence."""
+    return [f"{file}:{line}" for file, line in map(place, events)]
+
+
 def key(event: Event) -> tuple[Any, ...]:
     """An order that does not depend on that of the files, nor on where a log was rotated."""
     return (
@@ -57,6 +62,16 @@ def certainly_before(one: Event, other: Event) -> bool:
     if max(one["ts_hi"] - one["ts_lo"], other["ts_hi"] - other["ts_lo"]) > UNKNOWN:
         return bool(one["ts_est"] < other["ts_est"])
     return bool(one["ts_hi"] < other["ts_lo"])
+
+
+def matches(event: Event, *kinds: str, **columns: object) -> bool:
+    """True if it is of one of these kinds and has these values."""
+    return event["kind"] in kinds and all(event.get(name) == value for name, value in columns.items())
+
+
+def select(rows: Iterable[Event], *kinds: str, **columns: object) -> list[Event]:
+    """Those that match."""
+    return [event for event in rows if matches(event, *kinds, **columns)]
 
 
 def attr(event: Event, name: str, default: str = "") -> str:
@@ -80,8 +95,22 @@ def is_failed_monitor(event: Event) -> bool:
 
 def is_done(event: Event, task: str) -> bool:
     """The resource's agent did it: as its own node says, or the DC, which was told."""
-    told = event["kind"] in ("op_result", "op_confirmed") and event.get("result") == "ok"
-    return told and attr(event, "task") == task
+    return matches(event, "op_result", "op_confirmed", result="ok") and attr(event, "task") == task
+
+
+def is_state(event: Event, node: str, new: str) -> bool:
+    """The broker of the node says that it is in this state now."""
+    return event.get("source") in OWN and matches(event, "state", node=node, new=new)
+
+
+def is_loss(event: Event) -> bool:
+    """A ring without a node of the one before."""
+    return event["kind"] == "membership" and attr(event, "left") != ""
+
+
+def lines_dropped(event: Event) -> str:
+    """In words."""
+    return f"{event.get('node')}: {attr(event, 'count') or 'some'} lines were dropped by the system log"
 
 
 def subject(event: Event) -> str:
