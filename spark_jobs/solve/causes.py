@@ -56,9 +56,6 @@ class Cause:
     """The node that failed, where no primary is known."""
 
 
-UNKNOWN: Final = Cause("unknown")
-
-
 def clients_only(facts: Facts) -> Cause:
     """That the primary stayed is only known if every broker that any log names wrote one."""
     stayed = facts.own and set(facts.brokers) <= set(facts.own)
@@ -74,7 +71,6 @@ class CauseScene:
     before: Sequence[Event]
     after: Sequence[Event]
     victim: str
-    replaced: bool
 
     def all(self, *kinds: str, **columns: object) -> list[Event]:
         return select(self.rows, *kinds, **columns)
@@ -95,13 +91,12 @@ def of(facts: Facts, rows: Sequence[Event], old: Promotion | None, promotions: S
     hi = promotions[0].hi if promotions else None
     before = [event for event in rows if hi is None or event["ts_lo"] <= hi]
     after = [event for event in rows if hi is not None and event["ts_lo"] > hi]
-    scene = CauseScene(facts, rows, before, after, victim or "", bool(promotions))
+    scene = CauseScene(facts, rows, before, after, victim or "")
     if not promotions and not _primary_gone(scene):
         return _alarm(scene)
-    for rule in _RULES:
-        cause = rule(scene)
-        if cause is not None:
-            return replace(cause, victim=victim)
+    found = next(filter(None, (rule(scene) for rule in _RULES)), None)
+    if found is not None:
+        return replace(found, victim=victim)
     what = "was replaced" if promotions else "was lost"
     why = f"the primary {what}, and no log tells whether its process, its node or the network failed"
     return Cause("unknown", why, victim=victim)
@@ -116,9 +111,9 @@ def _named(rows: Sequence[Event], promotions: Sequence[Promotion]) -> str | None
         said = _PRIMARY.match(event.get("reason") or "") if event.get("source") == MANAGER else None
         if said and said[1] not in new:
             return said[1]
-        if event["kind"] == "plan" and _gives_up(event) and subject(event) not in new:
+        if _gives_up(event) and subject(event) not in new:
             return subject(event)
-        if event["kind"] in ("will_fence", "fence_op_done") and event.get("peer") and promotions:
+        if matches(event, "will_fence", "fence_op_done") and event.get("peer") and promotions:
             return str(event["peer"])
         if event["kind"] == "demote" and event.get("node"):
             return str(event["node"])
@@ -127,8 +122,8 @@ def _named(rows: Sequence[Event], promotions: Sequence[Promotion]) -> str | None
 
 def _gives_up(event: Event) -> bool:
     """A plan that ends a primary: `Stop broker ( Promoted node2 )`, `Demote broker ( Promoted -> Unpromoted n )`."""
-    role = event.get("old") or event.get("new")
-    return attr(event, "task") in ("stop", "demote", "move", "recover") and role == "Promoted"
+    ends = event["kind"] == "plan" and attr(event, "task") in ("stop", "demote", "move", "recover")
+    return ends and (event.get("old") or event.get("new")) == "Promoted"
 
 
 def _primary_gone(scene: CauseScene) -> bool:
@@ -262,7 +257,7 @@ def _wish(event: Event) -> str:
 
 
 def _is_orderly(event: Event, victim: str) -> bool:
-    return subject(event) == victim and (_gives_up(event) if event["kind"] == "plan" else is_done(event, "demote"))
+    return subject(event) == victim and (_gives_up(event) or is_done(event, "demote"))
 
 
 def _partition(scene: CauseScene) -> Cause | None:

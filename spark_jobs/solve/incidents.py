@@ -60,7 +60,7 @@ class Incident:
     """With this line it had settled."""
     since: int | None = None
     until: int | None = None
-    cause: causes.Cause = causes.UNKNOWN
+    cause: causes.Cause = causes.Cause("unknown")
 
     @property
     def begin(self) -> int:
