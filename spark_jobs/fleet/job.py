@@ -13,7 +13,7 @@ from spark_jobs.fleet.inputs import FleetError, FleetInputs, RefusedInput
 from spark_jobs.fleet.record import COLUMNS, merged, record
 from spark_jobs.fleet.summary import FleetSettings, summary
 from spark_jobs.progress import QUIET, Progress
-from spark_jobs.report.document import documents
+from spark_jobs.report.document import Report
 from spark_jobs.workspace import Workspace
 
 STEPS = ("read incidents", "compare")
@@ -57,7 +57,7 @@ def _read(engine: Engine, found: FleetInputs, progress: Progress) -> Iterator[Ro
         yield fleet_inputs.read(place)
     for number, place in enumerate(found.workspaces, len(found.documents)):
         progress.at(number, total)
-        yield from map(record, documents(engine, Workspace(place)))
+        yield from map(record, Report(engine, Workspace(place)).documents())
     if found.urls and isinstance(engine, SparkEngine):
         yield from fleet_inputs.by_spark(engine, found.urls)
     progress.at(total, total)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
-from spark_jobs.report import headline, words
+from spark_jobs.report import dual, headline, words
 from spark_jobs.report.elements import heading, table, time, tone
 from spark_jobs.report.evidence import Lines
 from spark_jobs.report.markup import Markup, joined, tag
@@ -32,13 +32,9 @@ def primaries(document: Row, lines: Lines) -> Markup | None:
     return joined(parts)
 
 
-_TONES: Final = {"excluded": "good", "possible": "doubt", "certain": "bad"}
-
-
 def _dual(found: Iterable[Row], lines: Lines) -> Markup:
     rows = []
     for row in found:
-        apart = headline.signed_margin(row)
         why = [row["why"], *(f"sign: {sign}" for sign in row["signs"])]
         if row["confirms_by_old"] or row["confirms_by_new"]:
             both = f"{row['confirms_by_old']} by {row['old_node']}, {row['confirms_by_new']} by {row['new_node']}"
@@ -46,9 +42,8 @@ def _dual(found: Iterable[Row], lines: Lines) -> Markup:
         rows.append(
             (
                 f"{_with_term(row, 'old')} → {_with_term(row, 'new')}",
-                tone(row["verdict"], _TONES[row["verdict"]]),
-                tone(row["roles"], _TONES[row["roles"]]),
-                apart,
+                *(tone(row[name], dual.TONES[row[name]]) for name in ("verdict", "roles")),
+                dual.signed_margin(row),
                 joined([tag("div", text) for text in why if text] + [lines.places(row["evidence"])]),
             )
         )

@@ -30,7 +30,6 @@ class _All:
     incidents: list[Row]
     by_incident: dict[str, dict[tuple[str, str], list[Row]]] = field(default_factory=dict)
     by_cluster: dict[str, dict[str, list[Row]]] = field(default_factory=dict)
-    verdicts: list[Row] = field(default_factory=list)
 
     def of(self, table: str, incident: Row) -> list[Row]:
         return self.by_incident[table].get((incident["cluster"], incident["incident"]), [])
@@ -44,39 +43,21 @@ class _All:
 
 
 _OF_INCIDENT: Final = (
-    *(
-        "phases",
-        "budget",
-        "dual",
-        "near_misses",
-        "hints",
-        "resources",
-        "message_summary",
-        "outage_union",
-        "incident_outages",
-    ),
+    *("phases", "budget", "dual", "near_misses", "hints", "resources"),
+    *("message_summary", "outage_union", "incident_outages"),
 )
 _OF_CLUSTER: Final = ("primary_spans", "outages", "clock_segments", "gaps", "files", "faults", "notes")
 
 
-def documents(engine: Engine, workspace: Workspace) -> Iterator[Document]:
-    """By time; numbers from 1.  Tables that are not there give empty lists.  Errors are the engine's own."""
-    return Report(engine, workspace).documents()
-
-
-def overview(engine: Engine, workspace: Workspace, made: Iterable[Document]) -> Document:
-    """Over all incidents and what is outside of them; `made`: the documents."""
-    return Report(engine, workspace).overview(made)
-
-
 class Report:
-    """Reads each table once."""
+    """Reads each table once.  Tables that are not there give empty lists.  Errors are the engine's own."""
 
     def __init__(self, engine: Engine, workspace: Workspace) -> None:
         self._tables = Tables(engine, workspace)
         self._all = _read(self._tables)
 
     def documents(self) -> Iterator[Document]:
+        """By time; numbers from 1."""
         found = self._all
         windows = [(incident, window(incident, found.of("phases", incident))) for incident in found.incidents]
         seen = facts.read(self._tables, [_wanted(found, incident, span) for incident, span in windows])
@@ -84,6 +65,7 @@ class Report:
             yield _document(number, incident, span, found, seen)
 
     def overview(self, made: Iterable[Document]) -> Document:
+        """Over all incidents and what is outside of them; `made`: the documents."""
         found = self._all
         clusters = {cluster for groups in found.by_cluster.values() for cluster in groups}
         return {

@@ -10,7 +10,7 @@ from spark_jobs.report import words
 from spark_jobs.report.evidence import bounds
 from spark_jobs.report.figures import Figure
 from spark_jobs.report.markup import Markup, joined, tag
-from spark_jobs.report.units import clock, moment
+from spark_jobs.report.units import by_note, clock, moment
 
 Row = Mapping[str, Any]
 
@@ -51,11 +51,7 @@ def figure_list(found: Iterable[Figure]) -> Markup:
     """Those of which nothing is known are one line below."""
     listed = list(found)
     made = tag("dl", *(_figure(item) for item in listed if item.value != "unknown"), class_="figures")
-    notes: dict[str, list[str]] = {}
-    for item in listed:
-        if item.value == "unknown":
-            notes.setdefault(item.note, []).append(item.name.lower())
-    text = "; ".join(f"{', '.join(names)} ({note})" if note else ", ".join(names) for note, names in notes.items())
+    text = by_note((item.name.lower(), item.note) for item in listed if item.value == "unknown")
     return joined([made, tag("p", f"Not known: {text}.", class_="note") if text else None])
 
 

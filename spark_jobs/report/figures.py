@@ -6,27 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spark_jobs.report.headline import (
-    DUAL,
-    NO_CLIENTS,
-    away,
-    is_empty,
-    longest,
-    outage,
-    phase,
-    signed_margin,
-    stood,
-    worst_dual,
-)
-from spark_jobs.report.units import plural, with_error
+from spark_jobs.report import dual
+from spark_jobs.report.headline import NO_CLIENTS, away, is_empty, longest, outage, phase, stood
+from spark_jobs.report.units import UNKNOWN, plural, with_error
 from spark_jobs.report.words import STAYED
 from spark_jobs.solve.phases import UNPROMOTED
 
 Row = Mapping[str, Any]
-
 Document = Mapping[str, Any]
-
-FOREVER = 1 << 62
 GOOD, BAD, DOUBT, NEUTRAL = "good", "bad", "doubt", "neutral"
 
 
@@ -91,7 +78,7 @@ def _stood(document: Document) -> Figure:
     count = f"{(union or {}).get('most') or len(document['outages'])} of {document['lane']['clients']} at once"
     if worst["censored"]:
         return Figure("Clients stood", "never back", f"{worst['client_id']}; {count}", BAD)
-    late = worst["ts_end"] - worst["ts_begin"] > 2 * (document["incident"]["total_us"] or FOREVER)
+    late = worst["ts_end"] - worst["ts_begin"] > 2 * (document["incident"]["total_us"] or UNKNOWN)
     why = "; the service was back before: a client tries again by its own clock" if late else ""
     return Figure("Clients stood up to", stood(worst), f"{worst['client_id']}; {count}{why}", NEUTRAL)
 
@@ -114,17 +101,17 @@ def fate_figure(total: Row | None) -> Figure:
 
 
 def _dual(document: Document) -> Figure:
-    row = worst_dual(document)
-    if row is None:
-        if document["incident"]["failover"]:
-            return Figure("Two primaries", "unknown", "only one primary is known of", DOUBT)
-        if document["incident"]["old_primary"] is None and document["incident"]["type"] not in STAYED:
-            return Figure("Two primaries", "unknown", "no log here knows of a primary", DOUBT)
-        if document["incident"]["type"] not in STAYED and document["incident"]["unknown"]:
-            return Figure("Two primaries", "unknown", UNPROMOTED, DOUBT)
-        return Figure("Two primaries", "no", UNPROMOTED, GOOD)
-    tone = {"certain": BAD, "possible": DOUBT, "excluded": GOOD}[row["verdict"]]
-    return Figure("Two primaries", DUAL[row["verdict"]], f"margin {signed_margin(row)}", tone)
+    row, incident = dual.worst(document), document["incident"]
+    if row is not None:
+        text, margin = dual.WORDS[row["verdict"]], dual.signed_margin(row)
+        return Figure("Two primaries", text, f"margin {margin}", dual.TONES[row["verdict"]])
+    if incident["failover"]:
+        return Figure("Two primaries", "unknown", "only one primary is known of", DOUBT)
+    if incident["old_primary"] is None and incident["type"] not in STAYED:
+        return Figure("Two primaries", "unknown", "no log here knows of a primary", DOUBT)
+    if incident["type"] not in STAYED and incident["unknown"]:
+        return Figure("Two primaries", "unknown", UNPROMOTED, DOUBT)
+    return Figure("Two primaries", "no", UNPROMOTED, GOOD)
 
 
 def _redundancy(document: Document) -> Figure:

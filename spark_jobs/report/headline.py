@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from spark_jobs.report import words
-from spark_jobs.report.units import UNKNOWN, clock, date, duration, moment, percent, plural, with_error
+from spark_jobs.report import dual, words
+from spark_jobs.report.units import UNKNOWN, by_note, clock, date, duration, moment, number, percent, plural, with_error
 
 Row = Mapping[str, Any]
-
 Document = Mapping[str, Any]
-
 NO_CLIENTS: Final = "no log of a client was read"
 
 
 def sentences(document: Document) -> list[str]:
-    parts = [
-        what(document),
-        fencing(document),
-        resources(document),
-        when(document),
-        clients(document),
-        noticed(document),
-    ]
-    parts += [fate(document), dual(document), redundancy(document)]
-    if document["messages"] is None and clients(document).endswith(f"{NO_CLIENTS}."):
-        parts = [part for part in parts if part not in (clients(document), fate(document))]
+    told, fates, both = clients(document), fate(document), dual.sentence(document)
+    parts = [fencing(document), resources(document), when(document), told, noticed(document), fates, both]
+    parts.append(redundancy(document))
+    if document["messages"] is None and told.endswith(f"{NO_CLIENTS}."):
+        parts = [part for part in parts if part not in (told, fates)]
         parts.append(f"How long clients stood still, and what became of messages, is unknown: {NO_CLIENTS}.")
-    bad = {fate(document)} if _is_bad((document["messages"] or {}).get("total")) else set()
-    bad |= {dual(document)} if document["incident"]["dual"] == "certain" else set()
-    ranked = [part for part in parts[1:] if part in bad] + [part for part in parts[1:] if part not in bad]
-    return [part for part in (parts[0], *ranked) if part]
+    bad = {fates} if _is_bad((document["messages"] or {}).get("total")) else set()
+    bad |= {both} if document["incident"]["dual"] == "certain" else set()
+    ranked = sorted(parts, key=lambda part: part not in bad)
+    return [part for part in (what(document), *ranked) if part]
 
 
 def short(document: Document) -> dict[str, Any]:
@@ -51,6 +44,12 @@ def short(document: Document) -> dict[str, Any]:
 
 
 # ---- what and when --------------------------------------------------------------------------------------------------
+
+
+def named(document: Document) -> str:
+    """`blue: node crash, node1 → node2`"""
+    cluster = f"{document['cluster']}: " if document["cluster"] else ""
+    return f"{cluster}{title(document['incident'])}"
 
 
 def title(incident: Row) -> str:
@@ -133,12 +132,8 @@ def told(document: Document) -> tuple[list[Row], str]:
     if not document["incident"]["failover"] and document["incident"]["old_primary"] is None:
         return [], ""
     known = [row for row in document["phases"] if row["known"] or row["censored"] or row["phase"] == "fault"]
-    by_note: dict[str, list[str]] = {}
-    for row in document["phases"]:
-        if row not in known:
-            by_note.setdefault(row["note"], []).append(words.PHASES[row["phase"]][0].lower())
-    others = [", ".join(names) + (f" ({note})" if note else "") for note, names in by_note.items()]
-    return known, f"Not seen: {'; '.join(others)}." if others else ""
+    silent = [(words.PHASES[row["phase"]][0].lower(), row["note"]) for row in document["phases"] if row not in known]
+    return known, f"Not seen: {by_note(silent)}." if silent else ""
 
 
 def outage(document: Document) -> tuple[int, int | None, int | None] | None:
@@ -216,12 +211,11 @@ def away(row: Row) -> str:
 
 def longest(document: Document) -> dict[str, Any] | None:
     """The longest outage of a client; one without end before all others."""
-    key = _length
-    return max(document["outages"], key=key, default=None)
+    return max(document["outages"], key=lambda row: (bool(row["censored"]), *_length(row)), default=None)
 
 
-def _length(row: Row) -> tuple[bool, int, str]:
-    return bool(row["censored"]), row["ts_end"] - row["ts_begin"], row["client_id"] or ""
+def _length(row: Row) -> tuple[int, str]:
+    return row["ts_end"] - row["ts_begin"], row["client_id"] or ""
 
 
 def stood(row: Row) -> str:
@@ -274,7 +268,7 @@ def messages(total: Row) -> str:
     """One sentence."""
     if is_empty(total):
         return "No message was sent."
-    found = [f"{total['lost']:,} lost".replace(",", "\u202f")]
+    found = [f"{number(total['lost'])} lost"]
     found += [f"{total[name]} {words_}" for name, words_ in _COUNTS if total.get(name)]
     return f"Of {plural(total['confirmed'], 'confirmed message')}: {', '.join(found)}."
 
@@ -292,53 +286,6 @@ _COUNTS: Final = (
     ("unexpected", "that no known client has sent"),
     ("recovered", "delivered although never confirmed"),
 )
-
-
-# ---- primaries ------------------------------------------------------------------------------------------------------
-
-
-def worst_dual(document: Document) -> dict[str, Any] | None:
-    ranks = {"certain": 2, "possible": 1, "excluded": 0}
-    return max(document["dual"], key=lambda row: (ranks[row["verdict"]], ranks[row["roles"]], -row["at"]), default=None)
-
-
-def margin(row: Row) -> str:
-    """`65.6 ms ±1.8 ms`; empty if unknown."""
-    if row["margin_ms"] is None:
-        return ""
-    us, error = round(abs(row["margin_ms"]) * 1000), round((row["error_ms"] or 0) * 1000)
-    if error > UNKNOWN:
-        return f"{duration(us)}, error unknown"
-    return with_error(us, us - error, us + error)
-
-
-def signed_margin(row: Row) -> str:
-    """Negative: the length of the overlap."""
-    text = margin(row)
-    return f"{'-' if row['margin_ms'] < 0 else ''}{text}" if text else "unknown"
-
-
-def dual(document: Document) -> str:
-    row = worst_dual(document)
-    if row is None:
-        return ""
-    return f"Two primaries at once: {DUAL[row['verdict']]}; {dual_why(row)}."
-
-
-DUAL: Final = {"certain": "YES", "possible": "possible", "excluded": "no"}
-
-
-def dual_why(row: Row) -> str:
-    apart = margin(row)
-    if row["roles"] == "possible":  # what is best known is no claim
-        return f"the logs leave it open ({row['why']})" if row["why"] else "the logs leave it open"
-    if apart and row["margin_ms"] >= 0:
-        apart = f"{row['old_node']} had ended {apart} before {row['new_node']} was promoted"
-    elif apart:
-        apart = f"{row['old_node']} ended {apart} after {row['new_node']} was promoted"
-    else:
-        apart = "the margin is unknown"
-    return f"{apart} ({row['why']})" if row["why"] else apart
 
 
 # ---- redundancy -----------------------------------------------------------------------------------------------------
@@ -362,7 +309,7 @@ def summary(overview: Document) -> list[str]:
     rows: Sequence[Row] = overview["incidents"]
     total = (overview["messages"] or {}).get("total")
     fates = f"What became of messages is unknown: {NO_CLIENTS}." if total is None else messages(total)
-    both, worst = _duals(rows)
+    both, worst = dual.of_all(rows)
     parts = [(1, counted(rows)), (0 if _is_bad(total) else 1, fates), (worst, both)]
     return [text for _, text in sorted(parts, key=lambda part: part[0]) if text]
 
@@ -372,32 +319,10 @@ def counted(rows: Sequence[Row]) -> str:
         return "No incident was found in what was read."
     days = sorted({date(row["begin"]) for row in rows})
     span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-    kinds = ", ".join(f"{count} × {words.TYPES.get(kind, kind)}" for kind, count in _counted(rows))
+    counts = sorted(Counter(row["type"] for row in rows).items(), key=lambda item: (-item[1], item[0]))
+    kinds = ", ".join(f"{count} × {words.TYPES.get(kind, kind)}" for kind, count in counts)
     return f"{plural(len(rows), 'incident')} ({span}, UTC): {kinds}."
 
 
 def _is_bad(total: Row | None) -> bool:
     return total is not None and bool(total.get("lost") or total.get("unmarked"))
-
-
-def _duals(rows: Sequence[Row]) -> tuple[str, int]:
-    """`Two primaries at once: YES for 1 of 9, not known for 2, no for 6.`, and its rank."""
-    if not any(row["dual"] for row in rows):
-        return "", 1
-    verdicts = [row["dual"] or ("excluded" if row["type"] in words.STAYED else "") for row in rows]
-    counts = [(word, verdicts.count(name)) for name, word in _BOTH.items() if name in verdicts]
-    first, *others = [f"{word} for {count}" for word, count in counts]
-    of_all = f" of {len(rows)}"
-    text = ", ".join([f"{first}{of_all}", *others]) if others else counts[0][0]
-    return f"Two primaries at once: {text}.", 0 if "certain" in verdicts else 1
-
-
-_BOTH: Final = {"certain": "YES", "possible": "possible", "": "not known", "excluded": "no"}
-"""The worst first."""
-
-
-def _counted(rows: Iterable[Row]) -> list[tuple[str, int]]:
-    counts: dict[str, int] = {}
-    for row in rows:
-        counts[row["type"]] = counts.get(row["type"], 0) + 1
-    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence, Set
 from hashlib import sha256
 from typing import Any, Final
 
-from spark_jobs.report import headline, losses, sections, words
+from spark_jobs.report import dual, headline, losses, sections, words
 from spark_jobs.report.elements import elsewhere, gap, table, tone
 from spark_jobs.report.evidence import LINES_SHOWN
 from spark_jobs.report.markup import Markup, joined, tag
@@ -113,8 +113,7 @@ def _service(row: Row) -> str:
 def _dual(verdict: str | None) -> Markup | str:
     if verdict is None:
         return "none is known of"
-    word = {"certain": "yes", "possible": "possible", "excluded": "no"}[verdict]
-    return tone(word, {"certain": "bad", "possible": "doubt", "excluded": "good"}[verdict])
+    return tone(dual.WORDS[verdict].lower(), dual.TONES[verdict])
 
 
 # ---- what is about all of it ----------------------------------------------------------------------------------------
@@ -166,12 +165,7 @@ def _gaps(overview: Row) -> Markup:
         return tag("p", "None was found.")
     kinds = sorted({row.get("kind") or "gap" for row in found})
     rows = [
-        (
-            words.plain(row.get("kind") or "gap"),
-            row.get("node") or "",
-            gap(row),
-            ", ".join(row.get("evidence") or []),
-        )
+        (words.plain(row.get("kind") or "gap"), row.get("node") or "", gap(row), ", ".join(row.get("evidence") or []))
         for row in found[:GAPS_SHOWN]
     ]
     note = f"{len(rows)} of {number(len(found))} shown" if len(found) > len(rows) else ""

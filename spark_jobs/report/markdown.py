@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from spark_jobs.report import headline, losses, scene, words
+from spark_jobs.report import dual, headline, losses, scene, words
 from spark_jobs.report.elements import elsewhere, gap, unknown
 from spark_jobs.report.evidence import Lines, bounds
 from spark_jobs.report.units import clock, date, duration, moment, number, offset, percent, plural, with_error
@@ -32,10 +32,8 @@ def page(overview: Row, documents: Sequence[Row]) -> str:
 
 
 def incident(document: Row) -> str:
-    about = document["incident"]
-    cluster = f"{document['cluster']}: " if document["cluster"] else ""
     parts = [
-        f"## {document['number']}. {escaped(cluster + headline.title(about))}",
+        f"## {document['number']}. {escaped(headline.named(document))}",
         bullets(document["words"]),
         _phases(document),
         _moments(document),
@@ -224,7 +222,7 @@ def _dual(document: Row) -> str:
     if not document["dual"]:
         return ""
     rows = [
-        (f"{row['old_node']} → {row['new_node']}", row["verdict"], row["roles"], headline.signed_margin(row))
+        (f"{row['old_node']} → {row['new_node']}", row["verdict"], row["roles"], dual.signed_margin(row))
         for row in document["dual"]
     ]
     whys = [", ".join((f"{row['new_node']}: {row['why']}", *row["signs"])) for row in document["dual"]]

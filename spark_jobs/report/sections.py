@@ -10,7 +10,7 @@ from spark_jobs.report.canvas import MEDIUM, NARROW, WIDE
 from spark_jobs.report.elements import figure_list, heading, table, time, tone, unknown
 from spark_jobs.report.evidence import LINES_SHOWN, Lines, entry
 from spark_jobs.report.markup import Markup, joined, shape, tag
-from spark_jobs.report.units import date, duration, moment, percent, with_error
+from spark_jobs.report.units import date, duration, moment, percent, signed, with_error
 
 Row = Mapping[str, Any]
 
@@ -22,9 +22,8 @@ def incident(document: Row, most: int = LINES_SHOWN) -> Markup:
     links = {item.at.place: f"{prefix}-m{item.number}" for item in found if item.at.place}
     lines = Lines(document, links, most)
     about = document["incident"]
-    cluster = f"{document['cluster']}: " if document["cluster"] else ""
     parts = [
-        tag("h2", f"{document['number']}. {cluster}{headline.title(about)}", id=f"{prefix}-title"),
+        tag("h2", f"{document['number']}. {headline.named(document)}", id=f"{prefix}-title"),
         tag("p", f"{moment(about['begin'])}, incident {about['incident']}", class_="muted"),
         figure_list(figures.figures(document)),
         tag("ul", *(tag("li", text) for text in document["words"]), class_="words"),
@@ -66,15 +65,8 @@ _HOW_TO_READ: Final = "Numbers are the moments in the table below. Hatched: the 
 
 def legend(document: Row, prefix: str) -> Markup:
     """Only what is in the drawing.  It has patterns of its own: those of a drawing that is hidden are hidden, too."""
-    states = svg.visible(document)
-    items = [_key(svg.swatch(prefix, state), text) for state, text in words.STATES.items() if state in states]
-    used = {scene.shape(event) for event in document["events"]}
-    for name, text in scene.SHAPES.items():
-        if name in used:
-            use = shape("use", href=f"#{prefix}-{name}", x=13.0, y=7.0, class_=f"d-{name}")
-            items.append(_key(use, text))
-    role = shape("rect", x=0.5, y=4.5, width=25.0, height=5.0, class_="d-role")
-    items.append(_key(role, "holds the role of primary (hatched: possibly)"))
+    role = "holds the role of primary (hatched: possibly)"
+    items = [_key(drawn, text) for drawn, text in svg.keys(document, prefix, role)]
     own = shape(
         "svg", svg.patterns(prefix), width="0", height="0", class_="defs", aria_hidden="true", focusable="false"
     )
@@ -93,7 +85,7 @@ def _moments(document: Row, found: Sequence[scene.Moment]) -> Markup:
     rows = []
     for item in found:
         badge = tag("span", item.number, class_="badge", id=f"i{document['number']}-m{item.number}")
-        apart = "" if origin is None else "0" if item.at.at == origin else _signed(item.at.at - origin)
+        apart = "" if origin is None else signed(item.at.at - origin)
         what: list[Markup | None] = [tag("strong", item.text), tag("div", ", ".join(item.phases), class_="note")]
         if item.event is not None:
             what.append(Lines(document, {}).places([item.at.place]))
@@ -101,10 +93,6 @@ def _moments(document: Row, found: Sequence[scene.Moment]) -> Markup:
     when = "" if not found else f" on {date(found[0].at.at)}, UTC"
     caption = f"Bounds of the phases{when}; since: from the first sign of death"
     return joined([heading("In this order"), table(caption, ("No", "Time", "Since", "What"), rows, ("Since",))])
-
-
-def _signed(us: int) -> str:
-    return f"+{duration(us)}" if us > 0 else duration(us)
 
 
 def _phases(document: Row, found: Sequence[scene.Moment]) -> Markup | None:

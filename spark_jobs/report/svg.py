@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from spark_jobs.report import bands, lanes, scene
+from spark_jobs.report import bands, lanes, scene, words
 from spark_jobs.report.axis import Axis
 from spark_jobs.report.canvas import LINE, WIDE, Canvas, CanvasLayout, spread, titled
 from spark_jobs.report.markup import Markup, joined, shape
@@ -175,8 +175,19 @@ def visible(document: Row) -> set[str]:
     return found
 
 
-def swatch(prefix: str, state: str) -> Markup:
-    """For the legend."""
+def keys(document: Row, prefix: str, role: str) -> list[tuple[Markup, str]]:
+    """Of the legend, only what is in the drawing; `role`: what the bar of a primary is called."""
+    states, used = visible(document), {scene.shape(event) for event in document["events"]}
+    found = [(_swatch(prefix, state), text) for state, text in words.STATES.items() if state in states]
+    found += [
+        (shape("use", href=f"#{prefix}-{name}", x=13.0, y=7.0, class_=f"d-{name}"), text)
+        for name, text in scene.SHAPES.items()
+        if name in used
+    ]
+    return [*found, (shape("rect", x=0.5, y=4.5, width=25.0, height=5.0, class_="d-role"), role)]
+
+
+def _swatch(prefix: str, state: str) -> Markup:
     known = STATE_COLOURS.get(state, "unknown")
     parts = [shape("rect", x=0.5, y=0.5, width=25.0, height=13.0, class_=f"s-{known}")]
     if state in PATTERNS:

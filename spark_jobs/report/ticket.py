@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any, Final
 
-from spark_jobs.report import headline, scene, svg, words
+from spark_jobs.report import headline, scene, svg
 from spark_jobs.report.canvas import LINE, WIDE, shortened
 from spark_jobs.report.evidence import bounds
 from spark_jobs.report.markup import Markup, joined, shape
@@ -37,24 +37,13 @@ def ticket(document: Row) -> str:
     about = [shape("title", title(document)), shape("desc", svg.described(document))]
     content = [*about, shape("style", Markup(style)), svg.patterns("t")]
     content += [shape("rect", width=width, height=height, fill=LIGHT["back"]), inner]
-    return (
-        shape(
-            "svg",
-            joined(content),
-            xmlns="http://www.w3.org/2000/svg",
-            viewBox=f"0 0 {width:.0f} {height:.0f}",
-            width=width,
-            height=height,
-            role="img",
-        )
-        + "\n"
-    )
+    size = {"viewBox": f"0 0 {width:.0f} {height:.0f}", "width": width, "height": height}
+    return f"{shape('svg', joined(content), xmlns='http://www.w3.org/2000/svg', **size, role='img')}\n"
 
 
 def title(document: Row) -> str:
-    cluster = f"{document['cluster']}: " if document["cluster"] else ""
     begin = document["incident"]["begin"]
-    return f"{cluster}{headline.title(document['incident'])}, {date(begin)} {clock(begin)} UTC"
+    return f"{headline.named(document)}, {date(begin)} {clock(begin)} UTC"
 
 
 def _text(parts: list[Markup], x: float, y: float, text: str, class_: str = "d-text") -> None:
@@ -73,16 +62,8 @@ def _head(parts: list[Markup], document: Row) -> float:
 
 def _legend(parts: list[Markup], document: Row, y: float) -> float:
     """From left to right, in as many lines as it takes."""
-    states = [(svg.swatch("t", state), text) for state, text in words.STATES.items() if state in svg.visible(document)]
-    used = {scene.shape(event) for event in document["events"]}
-    states += [
-        (shape("use", href=f"#t-{name}", x=13.0, y=7.0, class_=f"d-{name}"), text)
-        for name, text in scene.SHAPES.items()
-        if name in used
-    ]
-    states.append((shape("rect", x=0.5, y=4.5, width=25.0, height=5.0, class_="d-role"), "primary (hatched: possibly)"))
     x = 0.0
-    for drawn, text in states:
+    for drawn, text in svg.keys(document, "t", "primary (hatched: possibly)"):
         size = 46 + len(text) * 6.6
         if x + size > WIDE.width:
             x, y = 0.0, y + 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final
 
@@ -101,7 +102,7 @@ def offset(us: int | None, unsure: int | None) -> str:
 
 
 def _dated(us: int) -> bool:
-    """Of the calendar, not the bound of something without one (`clocks.estimate.NEVER`, `FOREVER`)."""
+    """Of the calendar, not the bound of something without one (`clocks.segments.NEVER`, `FOREVER`)."""
     return 0 <= us < LAST
 
 
@@ -154,6 +155,14 @@ def number(value: int | float | None) -> str:
 def plural(count: int, word: str, words: str = "") -> str:
     """`1 message`, `2 messages`"""
     return f"{number(count)} {word if count == 1 else words or word + 's'}"
+
+
+def by_note(told: Iterable[tuple[str, str]]) -> str:
+    """Names with their notes, each note once: `fencing, path (no log of it); promotion`."""
+    notes: dict[str, list[str]] = {}
+    for name, note in told:
+        notes.setdefault(note, []).append(name)
+    return "; ".join(", ".join(names) + (f" ({note})" if note else "") for note, names in notes.items())
 
 
 def percent(share: float | None) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from spark_jobs.clocks.estimate import solve
 from spark_jobs.clocks.pairs import Observation
-from spark_jobs.report import headline
+from spark_jobs.report import dual
 from tests.spark.parse_lab import lab_files
 from tests.spark.test_foreign_lab import TRUTH
 from tests.spark.truth import nodes
@@ -30,7 +30,7 @@ def coarse(files: Files) -> Files:
 def claims(rows: dict[str, list[dict[str, Any]]]) -> None:
     """What is not certain is not said as if it were."""
     for row in rows["dual"]:
-        assert ("had ended" in headline.dual_why(row)) == (row["roles"] == "excluded"), headline.dual_why(row)
+        assert ("had ended" in dual.why(row)) == (row["roles"] == "excluded"), dual.why(row)
 
 
 def test_the_nights_fail_overs_are_not_split() -> None:

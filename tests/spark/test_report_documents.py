@@ -86,10 +86,10 @@ def test_equal_tables_in_another_order_give_equal_octets(crash, tmp_path):
 @pytest.mark.slow
 def test_both_engines_give_equal_documents(crash, tmp_path, spark, duck):
     made = report_world.workspace(crash, tmp_path)
-    by_spark = list(document.documents(spark, made))
-    by_duck = list(document.documents(duck, made))
+    spark_report, duck_report = document.Report(spark, made), document.Report(duck, made)
+    by_spark, by_duck = list(spark_report.documents()), list(duck_report.documents())
     assert [files.text(one) for one in by_spark] == [files.text(one) for one in by_duck]
-    assert files.text(document.overview(spark, made, by_spark)) == files.text(document.overview(duck, made, by_duck))
+    assert files.text(spark_report.overview(by_spark)) == files.text(duck_report.overview(by_duck))
 
 
 def test_without_logs_of_clients_nothing_is_said_of_messages(tmp_path):
