@@ -25,7 +25,7 @@ from typing import Final
 from spark_jobs import groups
 from spark_jobs.clocks import job as clock
 from spark_jobs.clocks import pairs_job as pairs
-from spark_jobs.clocks.estimate import MAX_DRIFT_PPM
+from spark_jobs.clocks.segments import MAX_DRIFT_PPM
 from spark_jobs.engine.base import Engine, Row
 from spark_jobs.facts import job as facts
 from spark_jobs.facts.query import FEW

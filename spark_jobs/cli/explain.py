@@ -119,7 +119,7 @@ def _verdict(found: Gathered) -> str:
 
 
 def _error(lo: int, hi: int) -> str:
-    from spark_jobs.clocks.estimate import FOREVER, NEVER
+    from spark_jobs.clocks.segments import FOREVER, NEVER
 
     return output.UNKNOWN if lo <= NEVER or hi >= FOREVER else duration((hi - lo + 1) // 2)
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_jobs.cli.life import SAMPLES
-from spark_jobs.clocks.estimate import Clocks
 from spark_jobs.clocks.job import of_rows
+from spark_jobs.clocks.segments import Clocks
 from spark_jobs.engine.base import Engine, Row
 from spark_jobs.parse.event_json import split_id
 from spark_jobs.workspace import Workspace

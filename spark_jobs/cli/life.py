@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from spark_jobs.clocks.estimate import Clocks
+from spark_jobs.clocks.segments import Clocks
 from spark_jobs.messages.survivors import Undone
 from spark_jobs.schema import Event
 from spark_jobs.solve.runs import expand, span

@@ -15,8 +15,8 @@ from spark_jobs import groups
 from spark_jobs.clocks import estimate as clocks
 from spark_jobs.clocks import pairs as clock_pairs
 from spark_jobs.clocks import query as lines
-from spark_jobs.clocks.estimate import Clocks
 from spark_jobs.clocks.pairs import BUCKET, Observation
+from spark_jobs.clocks.segments import MAX_DRIFT_PPM, Clocks
 from spark_jobs.clocks.steps import Break
 from spark_jobs.engine.base import Engine, Row
 from spark_jobs.facts import job as facts
@@ -29,14 +29,14 @@ SEGMENTS: Final = (
     "cluster string, node string, segment bigint, t0 bigint, t1 bigint, offset_us bigint, drift_ppm double, "
     "err_us bigint, evidence map<string,string>, notes string, band string, max_drift_ppm double, step string"
 )
-"""`estimate.ClockSegment.row`; `step`: the Break before it as JSON, null for the first."""
+"""`segments.ClockSegment.row`; `step`: the Break before it as JSON, null for the first."""
 
 
 def run(
     engine: Engine,
     workspace: Workspace,
     reference: str | None = None,
-    max_drift_ppm: float = clocks.MAX_DRIFT_PPM,
+    max_drift_ppm: float = MAX_DRIFT_PPM,
     few: int = rows_of.FEW,
 ) -> None:
     """Needs events_raw, facts and pairs.  `reference`: the node whose clock is the axis, in clusters that have it;
@@ -56,7 +56,7 @@ def solve(
     cluster: str,
     views: groups.Views,
     reference: str | None = None,
-    max_drift_ppm: float = clocks.MAX_DRIFT_PPM,
+    max_drift_ppm: float = MAX_DRIFT_PPM,
 ) -> Mapping[str, Iterable[Row]]:
     """clock_segments; as failures: observations that were not believed (pure)."""
     kept = per_node(row for row in views["facts"] if row.get("source") != "client")

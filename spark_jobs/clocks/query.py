@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, Final
 
-from spark_jobs.clocks.estimate import FOREVER, NEVER, Clocks, ClockSegment
+from spark_jobs.clocks.segments import FOREVER, NEVER, Clocks, ClockSegment
 from spark_jobs.clocks.steps import REBOOT, Break
 
 RIGHT: Final = 2_000

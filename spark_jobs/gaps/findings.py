@@ -28,8 +28,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from spark_jobs.clocks.estimate import Clocks
 from spark_jobs.clocks.pairs import aliases
+from spark_jobs.clocks.segments import Clocks
 from spark_jobs.schema import Event
 from spark_jobs.solve.signs import CLUSTER, Facts, attr, lines_dropped, places, subject
 

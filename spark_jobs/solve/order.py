@@ -19,8 +19,8 @@ from heapq import heapify, heappop, heappush
 from itertools import groupby, pairwise
 from typing import Any
 
-from spark_jobs.clocks.estimate import FOREVER, NEVER, Clocks
 from spark_jobs.clocks.pairs import Link, place
+from spark_jobs.clocks.segments import FOREVER, NEVER, Clocks
 from spark_jobs.schema import MESSAGE_KINDS, Event
 
 

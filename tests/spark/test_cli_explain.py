@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.cli.life import holdings, moments, of_queue, position, verdict_words
-from spark_jobs.clocks.estimate import Clocks, ClockSegment
+from spark_jobs.clocks.segments import Clocks, ClockSegment
 from spark_jobs.engine.base import Engine
 from spark_jobs.schema import COLUMNS, Event
 from spark_jobs.workspace import Workspace

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.clocks.band import ClockBand, lower_hull
-from spark_jobs.clocks.estimate import FOREVER, NEVER, Clocks, solve
+from spark_jobs.clocks.estimate import solve
 from spark_jobs.clocks.pairs import Observation
+from spark_jobs.clocks.segments import FOREVER, NEVER, Clocks
 from tests.spark.clock_world import BEGIN, HOUR, SECOND, Clock, World, messages, plain_clocks
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from spark_jobs import pipeline
-from spark_jobs.clocks.estimate import Clocks, solve
+from spark_jobs.clocks.estimate import solve
 from spark_jobs.clocks.pairs import Observation
+from spark_jobs.clocks.segments import Clocks
 from spark_jobs.engine.duckdb_engine import DuckEngine
 from spark_jobs.gaps import findings as gaps
 from spark_jobs.workspace import Workspace

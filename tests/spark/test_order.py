@@ -6,8 +6,9 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.clocks.estimate import FOREVER, NEVER, solve
+from spark_jobs.clocks.estimate import solve
 from spark_jobs.clocks.pairs import Link, Observation, links, observations
+from spark_jobs.clocks.segments import FOREVER, NEVER
 from spark_jobs.solve.order import ordered
 from tests.spark.clock_world import BEGIN, SECOND
 from tests.spark.parse_lab import lab_events

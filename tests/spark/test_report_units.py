@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.clocks.estimate import FOREVER, NEVER
+from spark_jobs.clocks.segments import FOREVER, NEVER
 from spark_jobs.report import canvas, headline, lane, units
 from spark_jobs.report.axis import Axis
 from spark_jobs.report.elements import gap

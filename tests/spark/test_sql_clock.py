@@ -12,8 +12,8 @@ from spark_jobs.clocks import estimate as clocks
 from spark_jobs.clocks import job as clock
 from spark_jobs.clocks import pairs as clock_pairs
 from spark_jobs.clocks import pairs_job as pairs
-from spark_jobs.clocks.estimate import Clocks, ClockSegment
 from spark_jobs.clocks.query import STRAIGHT, pieces
+from spark_jobs.clocks.segments import Clocks, ClockSegment
 from spark_jobs.clocks.steps import Break
 from spark_jobs.engine.base import Engine
 from spark_jobs.facts import job as facts
