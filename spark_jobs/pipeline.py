@@ -31,6 +31,7 @@ from spark_jobs.facts import job as facts
 from spark_jobs.facts.query import FEW
 from spark_jobs.gaps import job as gaps
 from spark_jobs.ingest import job as ingest
+from spark_jobs.ingest.local import IngestSettings
 from spark_jobs.jobs import incidents, order
 from spark_jobs.messages import job as messages
 from spark_jobs.options import SHORTEST, Options
@@ -92,7 +93,7 @@ def run(
 
     Raises what `ingest.run` raises for inputs that cannot be read, and WrongVersion."""
     progress.step("files")
-    given = ingest.IngestSettings(cluster=settings.cluster, zones=settings.zones)
+    given = IngestSettings(cluster=settings.cluster, zones=settings.zones)
     ingest.run(engine, workspace, inputs, given, progress.at)
     return after_ingest(engine, workspace, settings, progress)
 

@@ -24,7 +24,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -35,29 +35,14 @@ from spark_jobs.ingest import given as ingest_given
 from spark_jobs.ingest import local as ingest_local
 from spark_jobs.ingest import twice
 from spark_jobs.ingest.given import IngestError
-from spark_jobs.ingest.local import Outcome
+from spark_jobs.ingest.local import IngestSettings, Outcome
 from spark_jobs.ingest.plan import UNREAD, Found, labels
 from spark_jobs.ingest.tables import Catalog
 from spark_jobs.workspace import Workspace
 
-__all__ = ["IngestError", "IngestSettings", "Ingested", "run"]
 EVENTS: Final = "events_raw"
 _OURS: Final = re.compile(r"r\d{5}-")
 _SHOWN: Final = 5
-
-
-@dataclass(frozen=True)
-class IngestSettings:
-    """`cluster`: of all rows that name none.  `zones`: node, or `*`, → zone of its local times.  `now` in µs, only for
-    years that no file tells.  `threads`: None is one for each core.  `scratch`: folder for what is unpacked.  `only`:
-    which files are read now; what is known of the others stays."""
-
-    cluster: str = ""
-    zones: Mapping[str, str] = field(default_factory=dict)
-    now: int | None = None
-    threads: int | None = None
-    scratch: str | None = None
-    only: Callable[[Found], bool] | None = None
 
 
 @dataclass(frozen=True)
@@ -136,23 +121,16 @@ def _paths(
     settings: IngestSettings,
     progress: Callable[[int, int], None] | None,
 ) -> bool:
-    scratch = _scratch(settings.scratch)
-    wanted = ingest_local.Wanted(
-        settings.cluster, settings.zones, settings.now, settings.threads or ingest_local.threads(), settings.only
-    )
+    scratch = Path(tempfile.mkdtemp(prefix="failover-report-", dir=settings.scratch))
     named = labels(paths)
     try:
         with ingest_local.Local(named, progress, scratch) as local:
             _something(local.found, named)
-            outcome = ingest_local.ingest(local, catalog.files, wanted, scratch, f"r{_run(catalog):05d}")
+            outcome = ingest_local.ingest(local, catalog.files, settings, scratch, f"r{_run(catalog):05d}")
         engine.put([scratch / name for name in outcome.parts], workspace.path(EVENTS))
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     return _entered(engine, workspace, catalog, outcome)
-
-
-def _scratch(folder: str | None) -> Path:
-    return Path(tempfile.mkdtemp(prefix="failover-report-", dir=folder))
 
 
 def _run(catalog: Catalog) -> int:
@@ -221,8 +199,7 @@ def _urls(
     from spark_jobs.ingest.tasks import Tasks
 
     named = labels(urls)
-    wanted = ingest_local.Wanted(settings.cluster, settings.zones, settings.now, only=settings.only)
-    tasks = Tasks(engine, named, wanted, workspace.path(EVENTS), f"r{_run(catalog):05d}")
+    tasks = Tasks(engine, named, settings, workspace.path(EVENTS), f"r{_run(catalog):05d}")
     outcome = tasks.ingest(catalog.files, progress)
     _something(tasks.found, named)
     return _entered(engine, workspace, catalog, outcome)

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from spark_jobs.bundle import Bundle, BundleError, File
 from spark_jobs.engine.base import Row
@@ -36,6 +37,19 @@ class Outcome:
     faults: dict[str, tuple[int, list[Fault]]] = field(default_factory=dict)
     notes: dict[str, list[Row]] = field(default_factory=dict)
     parts: list[str] = field(default_factory=list)
+
+    @staticmethod
+    def of(tasks: Iterable[Task]) -> Outcome:
+        """Before anything of them is read."""
+        outcome = Outcome({task.state.name: task.state for task in tasks})
+        outcome.replaced = {task.known.name for task in tasks if task.known and task.known.name != task.state.name}
+        return outcome
+
+    def enter(self, task: Task, columns: Mapping[str, Any], faults: list[Fault], since: int = 0) -> None:
+        """A file has been read; `columns`: of its State."""
+        self.states[task.state.name] = replace(task.state, **columns)
+        self.replaced.add(task.state.name)
+        self.faults[task.state.name] = (since, faults)
 
 
 class Local:
@@ -114,14 +128,17 @@ def found_of(file: File, label: str) -> Found:
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What a reading is told in addition to the files.  `only`: those of which nothing is read now are left out when
-    names and clusters have been found, for which all files count."""
+class IngestSettings:
+    """`cluster`: of all rows that name none.  `zones`: node, or `*`, → zone of its local times.  `now` in µs, only for
+    years that no file tells.  `threads`: None is one for each core; more than eight wait for the disk.  `scratch`:
+    folder for what is unpacked.  `only`: files that are read now; what is known of the others stays, and for names and
+    clusters all files count."""
 
     cluster: str = ""
     zones: Mapping[str, str] = field(default_factory=dict)
     now: int | None = None
-    threads: int = 2
+    threads: int | None = None
+    scratch: str | None = None
     only: Callable[[Found], bool] | None = None
 
     def tasks(self, found: Iterable[Found], known: Mapping[str, State]) -> list[Task]:
@@ -129,23 +146,18 @@ class Wanted:
         return [task for task in tasks if self.only is None or self.only(task.found)]
 
 
-def ingest(local: Local, known: Mapping[str, State], wanted: Wanted, folder: Path, prefix: str) -> Outcome:
+def ingest(local: Local, known: Mapping[str, State], wanted: IngestSettings, folder: Path, prefix: str) -> Outcome:
     """Writes the rows that are new into `folder`, as `PREFIX-...parquet`."""
     tasks = wanted.tasks(local.found, known)
-    outcome = Outcome({task.state.name: task.state for task in tasks})
-    outcome.replaced = {task.known.name for task in tasks if task.known and task.known.name != task.state.name}
-    with ThreadPoolExecutor(wanted.threads) as pool:
+    outcome = Outcome.of(tasks)
+    threads = wanted.threads or max(1, min(8, len(os.sched_getaffinity(0))))
+    with ThreadPoolExecutor(threads) as pool:
         parts = Parts(folder, prefix, pool)
-        _segments(tasks, parts, pool, wanted.threads, outcome)
+        _segments(tasks, parts, pool, threads, outcome)
         _texts(local, tasks, known, wanted, parts, outcome)
         parts.close()
     outcome.parts = [path.name for path in parts.paths]
     return outcome
-
-
-def threads() -> int:
-    """Of this process' cores, one each; more than eight wait for the disk."""
-    return max(1, min(8, len(os.sched_getaffinity(0))))
 
 
 # ---- segments -------------------------------------------------------------------------------------------------------
@@ -156,10 +168,8 @@ def _segments(tasks: Sequence[Task], parts: Parts, pool: ThreadPoolExecutor, cou
     chosen = [(task, _segment(task, names[task.state.kind])) for task in tasks if task.todo == "lines"]
     read((segment for _, segment in chosen), parts, pool, 2 * count + 1)
     for number, (task, segment) in enumerate(chosen):
-        part = parts.single(segment.ends, f"end-{number}")
-        outcome.states[segment.name] = replace(task.state, **segment.columns(), part=part)
-        outcome.replaced.add(segment.name)
-        outcome.faults[segment.name] = (segment.since, segment.context.tally.faults)
+        columns = segment.columns() | {"part": parts.single(segment.ends, f"end-{number}")}
+        outcome.enter(task, columns, segment.context.tally.faults, segment.since)
 
 
 def _segment(task: Task, names: Names) -> Segment:
@@ -172,32 +182,34 @@ def _segment(task: Task, names: Names) -> Segment:
 
 
 def _texts(
-    local: Local, tasks: Sequence[Task], known: Mapping[str, State], wanted: Wanted, parts: Parts, outcome: Outcome
+    local: Local,
+    tasks: Sequence[Task],
+    known: Mapping[str, State],
+    wanted: IngestSettings,
+    parts: Parts,
+    outcome: Outcome,
 ) -> None:
     for cluster, chosen in sorted(logs_to_read(tasks).items()):
-        _cluster(local, cluster, chosen, known, wanted, parts, outcome)
+        covers = covers_of({**known, **outcome.states}.values(), cluster)
+        _cluster(local, cluster, chosen, covers, wanted, parts, outcome)
 
 
 def _cluster(
     local: Local,
     cluster: str,
     tasks: Sequence[Task],
-    known: Mapping[str, State],
-    wanted: Wanted,
+    covers: Sequence[Cover],
+    wanted: IngestSettings,
     parts: Parts,
     outcome: Outcome,
 ) -> None:
     listed = [_text(task) for task in tasks]
     found = texts.almanac_of(texts.surveyed(listed), listed, wanted.zones, wanted.now)
     outcome.notes[cluster] = texts.notes_of(found, cluster)
-    covers = covers_of({**known, **outcome.states}.values(), cluster)
     for number, (task, text) in enumerate(zip(tasks, listed, strict=True)):
         done = texts.read(text, cluster, found, wanted.zones, covers)
         part = parts.single(done.rows, f"text-{len(outcome.notes)}-{number}")
-        columns = done.columns(local.why(task.found.place.name))
-        outcome.states[text.name] = replace(task.state, **columns, part=part)
-        outcome.replaced.add(text.name)
-        outcome.faults[text.name] = (0, done.tally.faults)
+        outcome.enter(task, done.columns(local.why(task.found.place.name)) | {"part": part}, done.tally.faults)
 
 
 def covers_of(states: Iterable[State], cluster: str) -> list[Cover]:

@@ -1,8 +1,8 @@
 """Files by Hadoop's URLs (s3a://, hdfs://, file:// that all workers see), read in Spark's tasks.
 
 Each file is one row of Spark's `binaryFile`; a task opens it as a bundle of its own, so tarballs and packed files are
-what they are on a disk.  Three passes, and only small rows come to the driver: what each file is, and what the text
-logs tell about clocks (`_look`); the segments' rows, written by the tasks; the text logs' rows, likewise.  Counts come
+what they are on a disk (`workers`).  Three passes, and only small rows come to the driver: what each file is, and what
+the text logs tell about clocks; the segments' rows, written by the tasks; the text logs' rows, likewise.  Counts come
 back through an accumulator, by the file's name: a repeated task reports the same counts again.
 
 A file that has not changed is not opened.  One file is read by one task: segments are rotated by their writers.
@@ -10,45 +10,32 @@ A file that has not changed is not opened.  One file is read by one task: segmen
 
 from __future__ import annotations
 
-import os
 import pickle
-import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_jobs import schema
-from spark_jobs.bundle import Bundle, BundleError, File
 from spark_jobs.engine.spark import SparkEngine
-from spark_jobs.ingest import texts
+from spark_jobs.ingest import texts, workers
 from spark_jobs.ingest.given import IngestError
-from spark_jobs.ingest.local import Outcome, Wanted, covers_of, found_of, node_for
+from spark_jobs.ingest.local import IngestSettings, Outcome, covers_of, node_for
 from spark_jobs.ingest.plan import SEGMENTS, UNREAD, Found, Task, inside, logs_to_read, plan
-from spark_jobs.ingest.segments import Segment
-from spark_jobs.ingest.tables import Resume, State
-from spark_jobs.parse.context import Context
-from spark_jobs.parse.json_blocks import Names
+from spark_jobs.ingest.tables import State
 from spark_jobs.parse.segments import table
 from spark_jobs.parse.survey import Survey
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame
 
-_LOOK: Final = (
-    "url string, inner string, mtime bigint, size bigint, kind string, head string, named string, open boolean, "
-    "why string, survey binary"
-)
 _OPTIONS: Final = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1",
     "spark.sql.files.maxPartitionBytes": str(512 << 20),
 }
 """A row is a whole file, so a batch of one; half a gigabyte of JSON is a Parquet file of some 20 MB."""
-_BATCH_ROWS: Final = 20_000
 _CONTENT: Final = ("path", "modificationTime", "content")
 Progress = Callable[[int, int], None]
 
@@ -79,7 +66,9 @@ class Place:
 class Tasks:
     """Reads what is below some URLs (→ labels).  Raises IngestError for one that is not there."""
 
-    def __init__(self, engine: SparkEngine, named: Mapping[str, str], wanted: Wanted, events: str, prefix: str) -> None:
+    def __init__(
+        self, engine: SparkEngine, named: Mapping[str, str], wanted: IngestSettings, events: str, prefix: str
+    ) -> None:
         self._engine, self._named, self._wanted = engine, named, wanted
         self._events, self._prefix = events, prefix
         self.found: list[Found] = []
@@ -93,8 +82,7 @@ class Tasks:
             report(0, total)
             surveys = self._looked(listed, known)
             tasks = self._wanted.tasks(self.found, known)
-            outcome = Outcome({task.state.name: task.state for task in tasks})
-            outcome.replaced = {t.known.name for t in tasks if t.known is not None and t.known.name != t.state.name}
+            outcome = Outcome.of(tasks)
             self._segments(tasks, outcome)
             self._texts(tasks, known, surveys, outcome)
             report(total, total)
@@ -108,9 +96,9 @@ class Tasks:
         base = self._engine.qualified(url)
         rows = self._files([url]).select("path", "modificationTime", "length").toArrow().to_pylist()
         return [
-            Listed(label, row["path"], _below(row["path"], base), _us(row["modificationTime"]), row["length"])
-            for row in sorted(rows, key=lambda row: str(row["path"]))
-        ]  # fmt: skip
+            Listed(label, url, url.removeprefix(base).lstrip("/"), workers.us(row["modificationTime"]), row["length"])
+            for url, row in sorted({str(row["path"]): row for row in rows}.items())
+        ]
 
     def _files(self, urls: Sequence[str]) -> DataFrame:
         reader = self._engine.session.read.format("binaryFile").option("recursiveFileLookup", "true")
@@ -133,7 +121,7 @@ class Tasks:
         named = {file.url: file for file in files}
         frame = self._files(list(named)).select(*_CONTENT)
         surveys: dict[Place, Survey] = {}
-        for row in self._engine.map_in_arrow(frame, _look, _LOOK).toArrow().to_pylist():
+        for row in self._engine.map_in_arrow(frame, workers.look, workers.LOOK).toArrow().to_pylist():
             outer = named[row["url"]]
             name, is_open = inside(outer.name(row["inner"]), packed=True)
             place = Place(row["url"], row["inner"])
@@ -151,12 +139,11 @@ class Tasks:
         ending: list[str] = []
         for kind in SEGMENTS:  # apart: a row group holds clients' rows or others'
             chosen = [task for task in tasks if task.todo == "lines" and task.state.kind == kind]
-            told = self._write(chosen, _Lines(_by_url(chosen, _line_task)), kind.removesuffix("_json"), outcome, False)
+            lines = workers.Lines(_by_url(chosen, _line_task))
+            told = self._write(chosen, lines, kind.removesuffix("_json"), outcome, False)
             for task in chosen:
                 done = told[task.state.name]
-                outcome.states[task.state.name] = replace(task.state, **done["state"])
-                outcome.faults[task.state.name] = (done["since"], done["faults"])
-                outcome.replaced.add(task.state.name)
+                outcome.enter(task, done["state"], done["faults"], done["since"])
                 ends += done["ends"]
                 ending += [task.state.name] if done["ends"] else []
         if ends:
@@ -166,14 +153,14 @@ class Tasks:
             outcome.states |= {name: replace(outcome.states[name], part=part) for name in ending}
 
     def _write(
-        self, tasks: Sequence[Task], function: _Reading, name: str, outcome: Outcome, single: bool
+        self, tasks: Sequence[Task], function: workers.Reading, name: str, outcome: Outcome, single: bool
     ) -> dict[str, Any]:
         """Runs it over the tasks' files; what it told of each by name."""
         if not tasks:
             return {}
-        told = self._engine.session.sparkContext.accumulator({}, _Told())
+        told = self._engine.session.sparkContext.accumulator({}, workers.Told())
         frame = self._files(sorted({task.found.place.url for task in tasks})).select(*_CONTENT)
-        rows = self._engine.map_in_arrow(frame, partial(_read, function, told), schema.ddl())
+        rows = self._engine.map_in_arrow(frame, partial(workers.read, function, told), schema.ddl())
         rows = rows.repartition(1) if single else rows
         outcome.parts += self._engine.append_frame(rows, self._events, f"{self._prefix}-{name}")
         return dict(told.value)
@@ -194,24 +181,13 @@ class Tasks:
             outcome.notes[cluster] = texts.notes_of(almanacs[cluster], cluster)
         every = {**known, **outcome.states}.values()
         covers = {cluster: covers_of(every, cluster) for cluster in clusters}
-        function = _Texts(_by_url(chosen, _text_task), almanacs, covers, dict(self._wanted.zones))
+        function = workers.Texts(_by_url(chosen, _text_task), almanacs, covers, dict(self._wanted.zones))
         told = self._write(chosen, function, "text", outcome, True)
         part = outcome.parts[-1] if told else None
         for task in chosen:
             done = told[task.state.name]
             mine_part = part if done["state"]["events"] > done["state"]["covered"] else None
-            outcome.states[task.state.name] = replace(task.state, **done["state"], part=mine_part)
-            outcome.faults[task.state.name] = (0, done["faults"])
-            outcome.replaced.add(task.state.name)
-
-
-def _below(path: str, base: str) -> str:
-    """The place of a file below a URL."""
-    return path.removeprefix(base).lstrip("/")
-
-
-def _us(moment: Any) -> int:
-    return int(moment.timestamp() * 1_000_000)
+            outcome.enter(task, done["state"] | {"part": mine_part}, done["faults"])
 
 
 def _unchanged(file: Listed, known: Mapping[str, State]) -> State | None:
@@ -257,127 +233,3 @@ def _line_task(task: Task) -> tuple[str, str, str, str | None]:
 
 def _text_task(task: Task) -> tuple[str, str, str, int, str]:
     return task.state.name, task.found.kind, task.state.cluster, task.found.mtime, node_for(task)
-
-
-# ---- in the tasks ---------------------------------------------------------------------------------------------------
-
-
-class _Told:
-    """An accumulator of dictionaries (`pyspark.AccumulatorParam`, which need not be inherited)."""
-
-    def zero(self, value: dict[str, Any]) -> dict[str, Any]:
-        return {}
-
-    def addInPlace(self, one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-        one.update(other)
-        return one
-
-
-@contextmanager
-def _opened(row: Mapping[str, Any]) -> Iterator[tuple[Bundle, Path]]:
-    """The file of a row, on this worker's disk.  Raises BundleError."""
-    with tempfile.TemporaryDirectory(prefix="failover-report-") as folder:
-        path = Path(folder) / (PurePosixPath(row["path"]).name or "file")
-        path.write_bytes(row["content"])
-        os.utime(path, ns=(0, _us(row["modificationTime"]) * 1000))
-        (Path(folder) / "scratch").mkdir()
-        with Bundle(path, scratch=Path(folder) / "scratch") as bundle:
-            yield bundle, path
-
-
-def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
-    for batch in batches:
-        yield from batch.to_pylist()
-
-
-def _inner(file: File, path: Path) -> str:
-    """Its place in a tarball; empty if the file is none."""
-    return "" if file.path == path else file.name
-
-
-def _look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What each file is; of text logs what they tell about clocks."""
-    from spark_jobs.engine.base import arrow
-
-    for row in _rows(batches):
-        found: list[dict[str, Any]] = []
-        try:
-            with _opened(row) as (bundle, path):
-                found += [_seen(file, _inner(file, path), row["path"]) for file in bundle]
-                found += [_refused(row["path"], refused.name, refused.why) for refused in bundle.refused]
-        except BundleError as error:
-            found.append(_refused(row["path"], "", str(error)))
-        yield from arrow(_LOOK, found).to_batches()
-
-
-def _refused(url: str, inner: str, why: str) -> dict[str, Any]:
-    return {
-        "url": url, "inner": inner, "mtime": 0, "size": 0, "kind": "", "head": "", "named": "", "open": False,
-        "why": why,
-    }  # fmt: skip
-
-
-def _seen(file: File, inner: str, url: str) -> dict[str, Any]:
-    found = found_of(file, "")
-    text = texts.Text(file.name, found.kind, file.mtime, file.lines)
-    surveys = texts.surveyed([text])
-    return {
-        "url": url, "inner": inner, "mtime": found.mtime, "size": found.size, "kind": found.kind, "head": found.head,
-        "named": found.named, "open": found.open, "why": found.why,
-        "survey": pickle.dumps(surveys[0]) if surveys else None,
-    }  # fmt: skip
-
-
-class _Reading:
-    """`files`: url → place inside → what to do."""
-
-    files: Mapping[str, Mapping[str, Any]]
-
-    def rows(self, bundle: Bundle, file: File, task: Any, tell: dict[str, Any]) -> Iterator[pa.Table]:
-        raise NotImplementedError
-
-
-def _read(function: _Reading, told: Any, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for row in _rows(batches):
-        wanted = function.files[row["path"]]
-        with _opened(row) as (bundle, path):
-            for file in bundle:
-                task = wanted.get(_inner(file, path))
-                if task is None:
-                    continue
-                tell: dict[str, Any] = {}
-                for found in function.rows(bundle, file, task, tell):
-                    yield from found.to_batches(max_chunksize=_BATCH_ROWS)
-                told.add({task[0]: tell})
-
-
-@dataclass(frozen=True)
-class _Lines(_Reading):
-    files: Mapping[str, Mapping[str, Any]]
-    names: Names = field(default_factory=Names)
-
-    def rows(self, bundle: Bundle, file: File, task: Any, tell: dict[str, Any]) -> Iterator[pa.Table]:
-        name, kind, cluster, resume = task
-        segment = Segment(name, kind, Context(cluster), Resume.of(resume), file.open, self.names)
-        for piece in segment.pieces():
-            yield from segment.take(piece, segment.parse(piece))
-        tell |= {
-            "state": segment.columns(), "ends": segment.ends, "faults": segment.context.tally.faults,
-            "since": segment.since,
-        }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class _Texts(_Reading):
-    files: Mapping[str, Mapping[str, Any]]
-    almanacs: Mapping[str, Any]
-    covers: Mapping[str, Any]
-    zones: Mapping[str, str]
-
-    def rows(self, bundle: Bundle, file: File, task: Any, tell: dict[str, Any]) -> Iterator[pa.Table]:
-        name, kind, cluster, mtime, node = task
-        text = texts.Text(name, kind, mtime, file.lines, node)
-        done = texts.read(text, cluster, self.almanacs[cluster], self.zones, self.covers[cluster])
-        damage = next((one.why for one in bundle.refused if one.name == file.name), None)
-        tell |= {"state": done.columns(damage), "faults": done.tally.faults}
-        yield table(done.rows)

@@ -23,6 +23,7 @@ from spark_jobs import pipeline
 from spark_jobs.engine.base import Engine, Row
 from spark_jobs.engine.spark import SparkEngine
 from spark_jobs.ingest import job as ingest
+from spark_jobs.ingest.local import IngestSettings
 from spark_jobs.ingest.plan import Found
 from spark_jobs.jobs.part import Part, merge
 from spark_jobs.pipeline import Settings
@@ -105,7 +106,7 @@ def take(
     batch: int = watch_stream.BATCH,
 ) -> int:
     """Reads what is new into the workspace; how many rows were added."""
-    given = ingest.IngestSettings(cluster=settings.cluster, zones=settings.zones)
+    given = IngestSettings(cluster=settings.cluster, zones=settings.zones)
     rows: list[int] = []
 
     def read(only: Callable[[Found], bool]) -> None:

@@ -17,7 +17,9 @@ import pytest
 from spark_jobs.bundle import BundleError
 from spark_jobs.engine.base import Engine
 from spark_jobs.ingest import job as ingest
-from spark_jobs.ingest.job import Ingested, IngestError, IngestSettings
+from spark_jobs.ingest.given import IngestError
+from spark_jobs.ingest.job import Ingested
+from spark_jobs.ingest.local import IngestSettings
 from spark_jobs.workspace import Workspace
 from tests.spark.ingest_world import odd_file, table
 from tests.support.slow import both_engines, mostly_slow
