@@ -252,7 +252,7 @@ class RestoreDoor:
         for queue in [queue for queue in vhost.queues.values() if queue.name != MARKER]:
             if vhost.queues.get(queue.name) is queue:
                 self._broker.engine.purge(queue.core)  # nothing of it goes to an alternate exchange
-                vhost.remove_queue(queue)
+                vhost.endings.remove_queue(queue)
         for exchange in [item for item in vhost.exchanges.values() if not item.predeclared]:
             if vhost.exchanges.get(exchange.name) is exchange:
                 vhost.delete_exchange(exchange.name, False)

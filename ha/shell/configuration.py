@@ -28,7 +28,7 @@ class VHostConfiguration:
 
     def on_promoted(self) -> None:
         self._broker.passive = False
-        self._broker.vhost.on_promoted()
+        self._broker.vhost.endings.on_promoted()
 
     def on_deposed(self) -> None:
         self._broker.passive = True

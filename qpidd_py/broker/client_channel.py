@@ -234,7 +234,7 @@ class ClientChannel:
         if not command.nowait:
             self.reply(Basic.CancelOk(tag))
         if queue is not None:
-            self.vhost.consumers_gone([queue])
+            self.vhost.endings.consumers_gone([queue])
 
     def cancel_ok(self, command: commands.Basic.CancelOk) -> None:
         """The answer to our cancel notification, from clients that answer it."""
@@ -246,7 +246,7 @@ class ClientChannel:
         if queue.core.fenced:
             text = f"queue '{queue.name}' in vhost '/' has '{FENCING_TOKEN}': use basic.consume"
             raise refuse(ReplyCode.PRECONDITION_FAILED, text)
-        self.vhost.idle.used(queue)
+        self.vhost.endings.idle.used(queue)
         self._get(queue, bool(command.no_ack))
 
     def _get(self, queue: DeclaredQueue, no_ack: bool) -> bool:

@@ -371,8 +371,8 @@ class ClientConnection:
         self._channels.forget_all(self)
         self.broker.leaves(self)
         queues = self.core.close()
-        self.broker.vhost.consumers_gone(queues)
-        self.broker.vhost.connection_gone(self)
+        self.broker.vhost.endings.consumers_gone(queues)
+        self.broker.vhost.endings.connection_gone(self)
         if link is not None:
             link.closed(reason)
         if self.was_opened:

@@ -1,19 +1,26 @@
-"""Queues and exchanges that are deleted because those who used them are gone.                                     Pure.
+"""Queues and exchanges that the broker deletes itself, as a rule because those who used them are gone.            Pure.
 
 The connection of exclusive queues, the consumers of auto-delete queues, the bindings of auto-delete exchanges: one end
 of one of these may end thousands.  Some are deleted at once, the rest with ticks and with queues that others declare,
 and a queue as soon as somebody asks for it, so that nobody sees one that should be gone.  A fail-over in between leaves
-the rest to the new primary (`VHost.on_promoted`).
+the rest to the new primary (`on_promoted`).
 
 A deposed primary decides nothing: what is replicated stays, and the log of the new one says what becomes of it.
 """
 
 from collections import deque
-from collections.abc import Iterable
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final
 
+from qpidd_py.broker.configuration import Configuration
 from qpidd_py.broker.exchange import Exchange
+from qpidd_py.broker.idle import Idle
+from qpidd_py.broker.operation_log import OperationLog
 from qpidd_py.broker.queue import DeclaredQueue
+from qpidd_py.broker.routing import RoutingTable
+from qpidd_py.core.engine import Engine
+from qpidd_py.core.queue import Queue
 
 SLICE: Final = 250
 """Queues without messages, or exchanges, that are deleted at a time, in 2 ms."""
@@ -21,26 +28,22 @@ LARGE: Final = 1000
 """Messages of a queue that cost as much again."""
 
 
-class Deletes(Protocol):
-    """The virtual host."""
-
-    def remove_queue(self, queue: DeclaredQueue) -> None: ...
-
-    def remove_exchange(self, exchange: Exchange) -> None: ...
-
-    def decides(self, thing: DeclaredQueue | Exchange) -> bool:
-        """Whether the log of another broker does not."""
-        ...
-
-
 class Endings:
     """What is left to be deleted."""
 
-    def __init__(self, vhost: Deletes) -> None:
-        self._vhost = vhost
+    def __init__(
+        self, engine: Engine, configuration: Configuration, operation_log: OperationLog, routing: RoutingTable
+    ) -> None:
+        self._engine = engine
+        self._configuration = configuration
+        self._operation_log = operation_log
+        self._routing = routing
+        self.idle = Idle(self)
         self._queues: deque[DeclaredQueue] = deque()
         self._exchanges: deque[Exchange] = deque()
         self._under_way = False
+        self._exclusive: dict[object, dict[str, DeclaredQueue]] = {}  # by connection
+        self._leaving: dict[DeclaredQueue, bool] = {}  # queues that are looked at again, and whether to delete them
 
     def __len__(self) -> int:
         return len(self._queues) + len(self._exchanges)
@@ -74,8 +77,8 @@ class Endings:
 
     def _end_exchange(self) -> int:
         exchange = self._exchanges.popleft()
-        if not exchange.size and not exchange.gone and self._vhost.decides(exchange):
-            self._vhost.remove_exchange(exchange)
+        if not exchange.size and not exchange.gone and self.decides(exchange):
+            self.remove_exchange(exchange)
         return 1
 
     def _end_queue(self) -> int:
@@ -87,7 +90,118 @@ class Endings:
 
     def _end(self, queue: DeclaredQueue) -> None:
         queue.ending = False
-        if self._vhost.decides(queue):
-            self._vhost.remove_queue(queue)
+        if self.decides(queue):
+            self.remove_queue(queue)
         else:
             queue.owner = None
+
+    # ------------------------------------------------------------ those who used them are gone
+
+    def own(self, queue: DeclaredQueue, connection: object) -> None:
+        """The queue ends with this connection."""
+        queue.owner = connection
+        self._exclusive.setdefault(connection, {})[queue.name] = queue
+
+    def consumers_gone(self, queues: Iterable[Queue]) -> None:
+        """Each queue lost a consumer; auto-delete queues are deleted with their last one.  On a former primary the log
+        decides."""
+        unused = [core.owner for core in queues if not core.deleted and not core.consumer_count]
+        ended = []
+        for queue in unused:
+            if isinstance(queue, DeclaredQueue):
+                self.idle.used(queue)
+                queue.consumed_exclusively = False
+                if queue.auto_delete and queue.delay is None and self.decides(queue):
+                    ended.append(queue)
+        self.end_queues(ended)
+
+    def connection_gone(self, connection: object) -> None:
+        """Deletes its exclusive queues.  On a former primary the replicated ones stay until the new primary deletes
+        them."""
+        self.end_queues(self._exclusive.pop(connection, {}).values())
+
+    def on_promoted(self) -> None:
+        """This broker is primary now: deletes what depended on the clients of the old primary.
+
+        The time limit of auto-delete and exclusive queues starts now, so that their users can reconnect."""
+        queues, exchanges = self._configuration.queues, self._configuration.exchanges
+        ending = [queue for queue in queues.values() if queue.may_end]
+        self.end_queues([queue for queue in ending if self._was_used_up(queue)])
+        emptied = [found for found in exchanges.values() if found.auto_delete and found.had_bindings]
+        self.end_exchanges([exchange for exchange in emptied if exchange.position])
+        for queue in ending:
+            if not queue.gone:
+                self.idle.used(queue)
+        self._engine.forget_routes()
+
+    @staticmethod
+    def _was_used_up(queue: DeclaredQueue) -> bool:
+        used = queue.auto_delete and queue.used_position and not queue.core.consumer_count
+        return bool(queue.position and used and queue.expires is None and not queue.exclusive)
+
+    def on_restarted(self) -> None:
+        """The broker was restarted with its journal: what is not durable ends with the process."""
+        self.on_promoted()
+        queues, exchanges = self._configuration.queues, self._configuration.exchanges
+        ended = (queue for queue in queues.values() if not queue.durable or queue.exclusive)
+        for queue in [found for found in ended if found.position]:
+            if queues.get(queue.name) is queue:
+                self.remove_queue(queue)
+        for exchange in [found for found in exchanges.values() if found.position and not found.durable]:
+            if exchanges.get(exchange.name) is exchange:
+                self.remove_exchange(exchange)
+
+    def decides(self, thing: DeclaredQueue | Exchange) -> bool:
+        """Whether this broker does, and not the log."""
+        return not (self._engine.passive and thing.position)
+
+    # ------------------------------------------------------------ the broker deletes
+
+    def remove_queue(self, queue: DeclaredQueue) -> None:
+        """The broker's own decision: deletes the queue, and with it auto-delete exchanges that lose their last binding.
+
+        Remaining messages go to its alternate exchange first, each in the batch that removes it from here.  While one
+        has to be read first, or cannot be read, the queue stays, and somebody who uses it meanwhile keeps it."""
+        looked_at_again = queue in self._leaving
+        self._leaving[queue] = True
+        if not looked_at_again and self.sent_on(queue, partial(self._look_again, queue)):
+            self.drop_queue(queue)
+
+    def sent_on(self, queue: DeclaredQueue, waiter: Callable[[], None] | None = None) -> bool:
+        """Whether nothing is left in a queue that has to be sent on before it is deleted (`Engine.drain`)."""
+        if queue.alternate is None:
+            return self._engine.settle(queue.core, waiter)
+        return self._engine.drain(queue.core, self._routing.router(queue.alternate, queue.core), waiter)
+
+    def _look_again(self, queue: DeclaredQueue) -> None:
+        """A queue that was to be deleted could not be.  On a former primary the new one decides."""
+        leaves = self._leaving.pop(queue, False) and not queue.core.consumer_count
+        if leaves and self.decides(queue):
+            self.remove_queue(queue)
+
+    def keep(self, queue: DeclaredQueue) -> None:
+        """Somebody uses it."""
+        if queue in self._leaving:
+            self._leaving[queue] = False
+
+    def drop_queue(self, queue: DeclaredQueue) -> None:
+        if queue.position:
+            self._operation_log.append({"op": "queue.delete", "name": queue.name, "number": queue.number})
+        sources = self._configuration.sources(queue)
+        self._configuration.drop_queue(queue)
+        self.end_exchanges(sources)
+
+    def dropped(self, queue: DeclaredQueue) -> None:
+        """It is gone, on a backup too."""
+        self._leaving.pop(queue, None)
+        self.idle.dropped(queue)
+        if queue.owner is not None:
+            self._exclusive.get(queue.owner, {}).pop(queue.name, None)
+
+    def remove_exchange(self, exchange: Exchange) -> None:
+        """Deletes unconditionally, and with it auto-delete exchanges that lose their last binding."""
+        if exchange.position:
+            self._operation_log.append({"op": "exchange.delete", "name": exchange.name})
+        sources = self._configuration.sources(exchange)
+        self._configuration.drop_exchange(exchange)
+        self.end_exchanges(sources)

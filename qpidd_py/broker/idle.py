@@ -1,8 +1,7 @@
 """Queues with a time limit for being idle: `x-expires`, and exclusive ones that wait for their owner.          Pure."""
 
-from typing import Final
+from typing import Final, Protocol
 
-from qpidd_py.broker.endings import Deletes
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.core.deadlines import Deadlines
 
@@ -12,11 +11,19 @@ OWNER_TIME: Final = 60.0
 """Seconds for which a replicated exclusive queue without a time limit waits for its owner after a fail-over."""
 
 
+class Deletes(Protocol):
+    """`Endings`."""
+
+    def remove_queue(self, queue: DeclaredQueue) -> None: ...
+
+    def decides(self, queue: DeclaredQueue) -> bool: ...
+
+
 class Idle:
     """Of one virtual host."""
 
-    def __init__(self, vhost: Deletes) -> None:
-        self._vhost = vhost
+    def __init__(self, endings: Deletes) -> None:
+        self._endings = endings
         self.due: Deadlines[DeclaredQueue] = Deadlines()
         self._used: dict[DeclaredQueue, int] = {}  # their time begins with the next tick at which this position is safe
 
@@ -43,5 +50,5 @@ class Idle:
             if due in self._used:
                 continue
             busy = due.core.consumer_count or due.waits_for_its_first_user or due.expires is None
-            if (due.waits_for_its_owner or not busy) and self._vhost.decides(due):
-                self._vhost.remove_queue(due)
+            if (due.waits_for_its_owner or not busy) and self._endings.decides(due):
+                self._endings.remove_queue(due)

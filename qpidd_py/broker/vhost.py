@@ -10,8 +10,7 @@ objects that are not replicated; replicated objects follow the log, and nothing 
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from secrets import token_hex
 from typing import Any, Final
 
@@ -40,7 +39,6 @@ from qpidd_py.broker.deduplication import SECRET_SIZE
 from qpidd_py.broker.depths import Depths
 from qpidd_py.broker.endings import Endings
 from qpidd_py.broker.exchange import DELAYED, EXCHANGE_TYPES, Exchange, has_queue, repeated
-from qpidd_py.broker.idle import Idle
 from qpidd_py.broker.limits import Limits, check_queues
 from qpidd_py.broker.operation_log import OperationLog
 from qpidd_py.broker.operations import Operation, exchange_operation, queue_operation
@@ -48,7 +46,6 @@ from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.broker.quotas import Quotas
 from qpidd_py.broker.routing import MANAGEMENT, RoutingTable
 from qpidd_py.core.engine import Engine
-from qpidd_py.core.queue import Queue
 from qpidd_py.core.routes import Route
 from qpidd_py.errors import ConnectionException, ReplyCode
 from qpidd_py.logrules import Floods
@@ -80,13 +77,10 @@ class VHost:
         self.default_replicate = "none"
         self.clustered = False
         self.floods = Floods(log)
-        self._exclusive: dict[object, dict[str, DeclaredQueue]] = {}  # by connection
-        self.endings = Endings(self)
-        self.idle = Idle(self)
         self.operation_log = OperationLog(engine)
+        self.endings = Endings(engine, self.configuration, self.operation_log, self.routing)
         self.bindings = Bindings(engine, self.configuration, self.operation_log, self.endings, self.routing)
         self.depths = Depths(self.endings, self.floods)
-        self._leaving: dict[DeclaredQueue, bool] = {}  # queues that are looked at again, and whether to delete them
 
     # ------------------------------------------------------------ queues
 
@@ -147,17 +141,13 @@ class VHost:
         operation = queue_operation(name, 0, durable, exclusive, auto_delete, kept, user, _secret(arguments))
         queue = self._new_queue(operation, level)
         if exclusive:
-            self._own(queue, connection)
-        self.idle.used(queue, queue.position)
+            self.endings.own(queue, connection)
+        self.endings.idle.used(queue, queue.position)
         return queue, queue.position
 
     def reply_queue(self, name: str) -> DeclaredQueue:
         """For direct replies: on this broker only, deleted with its consumer."""
         return self.declare_queue(None, name, False, False, True, {REPLICATE: "none"})[0]
-
-    def _own(self, queue: DeclaredQueue, connection: object) -> None:
-        queue.owner = connection
-        self._exclusive.setdefault(connection, {})[queue.name] = queue
 
     def _new_queue(self, operation: Operation, level: str) -> DeclaredQueue:
         if level == "none":
@@ -191,11 +181,10 @@ class VHost:
         first_difference(what, wanted, queue.properties())
         first_difference(what, {REPLICATE: arguments.get(REPLICATE, queue.level)}, {REPLICATE: queue.level})
         if returns:
-            self._own(queue, connection)
-        if queue in self._leaving:
-            self._leaving[queue] = False
+            self.endings.own(queue, connection)
+        self.endings.keep(queue)
         position = self.operation_log.unchanged(queue.position)
-        self.idle.used(queue, position)
+        self.endings.idle.used(queue, position)
         return queue, position
 
     def delete_queue(self, connection: object, name: str, if_unused: bool, if_empty: bool) -> tuple[int, int]:
@@ -211,10 +200,10 @@ class VHost:
         if if_empty and queue.core.ready:
             raise refuse(ReplyCode.PRECONDITION_FAILED, f"queue '{name}' in vhost '/' not empty")
         count = queue.core.ready
-        if not self._sent_on(queue):
+        if not self.endings.sent_on(queue):
             text = f"queue '{name}' in vhost '/' has messages that cannot be read, and have to be sent on"
             raise refuse(ReplyCode.RESOURCE_ERROR, text)
-        self._drop_queue(queue)
+        self.endings.drop_queue(queue)
         return count, self.engine.changed if queue.position else 0
 
     def deletable_queue(self, connection: object, name: str, if_unused: bool, if_empty: bool) -> DeclaredQueue | None:
@@ -225,35 +214,6 @@ class VHost:
         check_free(queue)
         in_use = if_unused and queue.core.consumer_count
         return None if in_use or queue.alternate is not None or queue.core.stuck else queue
-
-    def remove_queue(self, queue: DeclaredQueue) -> None:
-        """The broker's own decision: deletes the queue, and with it auto-delete exchanges that lose their last binding.
-
-        Remaining messages go to its alternate exchange first, each in the batch that removes it from here.  While one
-        has to be read first, or cannot be read, the queue stays, and somebody who uses it meanwhile keeps it."""
-        looked_at_again = queue in self._leaving
-        self._leaving[queue] = True
-        if not looked_at_again and self._sent_on(queue, partial(self._look_again, queue)):
-            self._drop_queue(queue)
-
-    def _sent_on(self, queue: DeclaredQueue, waiter: Callable[[], None] | None = None) -> bool:
-        """Whether nothing is left in a queue that has to be sent on before it is deleted (`Engine.drain`)."""
-        if queue.alternate is None:
-            return self.engine.settle(queue.core, waiter)
-        return self.engine.drain(queue.core, self.routing.router(queue.alternate, queue.core), waiter)
-
-    def _look_again(self, queue: DeclaredQueue) -> None:
-        """A queue that was to be deleted could not be.  On a former primary the new one decides."""
-        leaves = self._leaving.pop(queue, False) and not queue.core.consumer_count
-        if leaves and not (self.engine.passive and queue.position):
-            self.remove_queue(queue)
-
-    def _drop_queue(self, queue: DeclaredQueue) -> None:
-        if queue.position:
-            self.operation_log.append({"op": "queue.delete", "name": queue.name, "number": queue.number})
-        sources = self.configuration.sources(queue)
-        self.configuration.drop_queue(queue)
-        self.endings.end_exchanges(sources)
 
     def purgeable_queue(self, connection: object, name: str) -> DeclaredQueue:
         """A queue that its caller purges in slices (`Engine.purge_some`), and then asks `purged`."""
@@ -283,7 +243,7 @@ class VHost:
     def queue_limited(self, queue: DeclaredQueue) -> None:
         """A policy has changed what holds for it."""
         self.routing.queue_limited(queue)
-        self.idle.used(queue)
+        self.endings.idle.used(queue)
 
     def queue_created(self, queue: DeclaredQueue) -> None:
         self.routing.queue_created(queue)
@@ -294,11 +254,8 @@ class VHost:
 
     def queue_dropped(self, queue: DeclaredQueue, cancelled: Cancelled) -> None:
         """Tells its consumers."""
-        self._leaving.pop(queue, None)
-        self.idle.dropped(queue)
+        self.endings.dropped(queue)
         self.depths.dropped(queue)
-        if queue.owner is not None:
-            self._exclusive.get(queue.owner, {}).pop(queue.name, None)
         for connection, channel, tag in cancelled:
             connection.consumer_cancelled(channel, tag)
 
@@ -310,62 +267,11 @@ class VHost:
         if queue.auto_delete and queue.position and not queue.used_position:
             self.configuration.note_used(queue, *self.operation_log.append({"op": "queue.used", "name": queue.name}))
 
-    def consumers_gone(self, queues: Iterable[Queue]) -> None:
-        """Each queue lost a consumer; auto-delete queues are deleted with their last one.  On a former primary the log
-        decides."""
-        unused = [core.owner for core in queues if not core.deleted and not core.consumer_count]
-        ended = []
-        for queue in unused:
-            if isinstance(queue, DeclaredQueue):
-                self.idle.used(queue)
-                queue.consumed_exclusively = False
-                if queue.auto_delete and queue.delay is None and self.decides(queue):
-                    ended.append(queue)
-        self.endings.end_queues(ended)
-
-    def connection_gone(self, connection: object) -> None:
-        """Deletes its exclusive queues.  On a former primary the replicated ones stay until the new primary deletes
-        them."""
-        self.endings.end_queues(self._exclusive.pop(connection, {}).values())
-
-    def on_promoted(self) -> None:
-        """This broker is primary now: deletes what depended on the clients of the old primary.
-
-        The time limit of auto-delete and exclusive queues starts now, so that their users can reconnect."""
-        ending = [queue for queue in self.queues.values() if queue.may_end]
-        self.endings.end_queues([queue for queue in ending if self._was_used_up(queue)])
-        exchanges = [found for found in self.exchanges.values() if found.auto_delete and found.had_bindings]
-        self.endings.end_exchanges([exchange for exchange in exchanges if exchange.position])
-        for queue in ending:
-            if not queue.gone:
-                self.idle.used(queue)
-        self.engine.forget_routes()
-
-    @staticmethod
-    def _was_used_up(queue: DeclaredQueue) -> bool:
-        used = queue.auto_delete and queue.used_position and not queue.core.consumer_count
-        return bool(queue.position and used and queue.expires is None and not queue.exclusive)
-
-    def on_restarted(self) -> None:
-        """The broker was restarted with its journal: what is not durable ends with the process."""
-        self.on_promoted()
-        ended = (queue for queue in self.queues.values() if not queue.durable or queue.exclusive)
-        for queue in [found for found in ended if found.position]:
-            if self.queues.get(queue.name) is queue:
-                self.remove_queue(queue)
-        for exchange in [found for found in self.exchanges.values() if found.position and not found.durable]:
-            if self.exchanges.get(exchange.name) is exchange:
-                self.remove_exchange(exchange)
-
-    def decides(self, thing: DeclaredQueue | Exchange) -> bool:
-        """Whether this broker does, and not the log."""
-        return not (self.engine.passive and thing.position)
-
     def tick(self, now: float) -> None:
         """`now`: in seconds."""
         self.floods.tick(now)
         self.depths.tick(now)
-        self.idle.tick(now, self.engine.safe)
+        self.endings.idle.tick(now, self.engine.safe)
         self.endings.go_on()
         self.configuration.effects.go_on()
         self.configuration.debris.clear(TICK)
@@ -426,13 +332,5 @@ class VHost:
         check_ours(exchange, f"exchange '{name}'", self.engine.passive)
         if if_unused and (exchange.size or self.configuration.is_alternate(name)):
             raise refuse(ReplyCode.PRECONDITION_FAILED, f"exchange '{name}' in vhost '/' in use")
-        self.remove_exchange(exchange)
+        self.endings.remove_exchange(exchange)
         return self.engine.changed if exchange.position else 0
-
-    def remove_exchange(self, exchange: Exchange) -> None:
-        """Deletes unconditionally, and with it auto-delete exchanges that lose their last binding."""
-        if exchange.position:
-            self.operation_log.append({"op": "exchange.delete", "name": exchange.name})
-        sources = self.configuration.sources(exchange)
-        self.configuration.drop_exchange(exchange)
-        self.endings.end_exchanges(sources)

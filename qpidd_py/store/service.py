@@ -177,7 +177,7 @@ class Store:
         if self.note:
             # What follows is the history of no cluster: a member must not continue it.
             self.journal.note(b"")
-        self._broker.vhost.on_restarted()
+        self._broker.vhost.endings.on_restarted()
 
     def begin_as_member(self, note: bytes, on_durable: Callable[[int], None]) -> None:
         """Continue under the rules of a cluster; batches come from its node.  `note`: whose content this is."""

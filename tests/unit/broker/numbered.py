@@ -75,5 +75,5 @@ def last(broker: Broker, name: str = "x") -> int:
 def promoted(backup: Broker) -> Peer:
     backup.engine.passive = False
     backup.engine.begin_epoch(backup.engine.epoch + 1)
-    backup.vhost.on_promoted()
+    backup.vhost.endings.on_promoted()
     return site(backup)

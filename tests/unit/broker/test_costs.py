@@ -14,13 +14,13 @@ def test_idle_queues_are_looked_at_when_their_time_has_come() -> None:
             broker.vhost.declare_queue(None, f"q{number}", False, False, False, {"x-expires": 60_000})
         for now in range(60):
             broker.tick(float(now))
-        assert broker.vhost.idle.due.looks == 0 and len(broker.vhost.queues) == count
+        assert broker.vhost.endings.idle.due.looks == 0 and len(broker.vhost.queues) == count
         left = count
         while left:
             broker.tick(60.0)
             assert left - len(broker.vhost.queues) <= DELETIONS
             left = len(broker.vhost.queues)
-        assert broker.vhost.idle.due.looks == count
+        assert broker.vhost.endings.idle.due.looks == count
 
 
 def test_a_queue_in_use_is_looked_at_once_for_each_time_limit() -> None:
@@ -28,9 +28,9 @@ def test_a_queue_in_use_is_looked_at_once_for_each_time_limit() -> None:
         broker = Broker()
         queue, _ = broker.vhost.declare_queue(None, "q", False, False, False, {"x-expires": 10_000})
         for number in range(count):
-            broker.vhost.idle.used(queue)
+            broker.vhost.endings.idle.used(queue)
             broker.tick(number / 10)
-        assert broker.vhost.idle.due.looks <= count and len(broker.vhost.idle.due) == 1
+        assert broker.vhost.endings.idle.due.looks <= count and len(broker.vhost.endings.idle.due) == 1
 
 
 def test_idle_connections_are_looked_at_as_often_as_their_heartbeat_asks() -> None:

@@ -202,7 +202,7 @@ def test_a_new_primary_deletes_the_rest_of_a_chain() -> None:
     backup = broker.backup()
     assert named(backup.vhost) == 21
     backup.passive = False
-    backup.vhost.on_promoted()
+    backup.vhost.endings.on_promoted()
     assert named(backup.vhost) == 1, "one that never had a binding stays"
 
 
@@ -237,7 +237,7 @@ def owned(vhost: VHost, count: int) -> Connection:
 
 def test_exclusive_queues_of_a_connection_end_in_slices() -> None:
     vhost = Replicated().vhost
-    vhost.connection_gone(owned(vhost, 3 * SLICE))
+    vhost.endings.connection_gone(owned(vhost, 3 * SLICE))
     assert len(vhost.queues) == 2 * SLICE
     vhost.tick(0.0)
     vhost.declare_queue(None, "other", True, False, False, ALL)
@@ -254,14 +254,14 @@ def test_one_with_many_messages_costs_more() -> None:
         for _ in range(2 * LARGE):
             broker.engine.publish(Route([queue.core]), b"", b"", b"\0\x3c" + bytes(12), b"")
     vhost.endings.go_on, once = (lambda most=7: once(7)), vhost.endings.go_on  # type: ignore[method-assign]
-    vhost.connection_gone(connection)
+    vhost.endings.connection_gone(connection)
     assert len(vhost.queues) == 17
 
 
 @pytest.mark.parametrize("again", ["declare", "use", "delete", "delete in slices"])
 def test_nobody_sees_a_queue_that_should_be_gone(again: str) -> None:
     vhost = Replicated().vhost
-    vhost.connection_gone(owned(vhost, SLICE + 9))
+    vhost.endings.connection_gone(owned(vhost, SLICE + 9))
     name, gone = f"q{SLICE + 3}", vhost.queues[f"q{SLICE + 3}"]
     if again == "declare":
         queue, position = vhost.declare_queue(Connection(), name, False, True, False, ALL)
@@ -283,7 +283,7 @@ def test_a_deposed_primary_leaves_the_rest_to_the_log() -> None:
     vhost = broker.vhost
     connection = owned(vhost, SLICE + 9)
     vhost.declare_queue(connection, "local", False, True, False, {"qpid.replicate": "none"})
-    vhost.connection_gone(connection)
+    vhost.endings.connection_gone(connection)
     broker.passive = True
     vhost.tick(0.0)
     assert len(vhost.queues) == 9 and "local" not in vhost.queues and not vhost.endings
@@ -297,9 +297,9 @@ def test_used_auto_delete_queues_end_in_slices_after_a_promotion() -> None:
         broker.vhost.consumer_added(queue)
     backup = broker.backup()
     backup.passive = False
-    backup.vhost.on_promoted()
+    backup.vhost.endings.on_promoted()
     assert len(backup.vhost.queues) == SLICE
-    backup.vhost.consumers_gone([queue.core for queue in backup.vhost.queues.values()])
+    backup.vhost.endings.consumers_gone([queue.core for queue in backup.vhost.queues.values()])
     backup.vhost.tick(0.0)
     backup.vhost.tick(0.0)
     assert not backup.vhost.queues and not backup.vhost.endings
@@ -384,7 +384,7 @@ def test_a_promotion_looks_at_what_may_end() -> None:
         broker = Replicated()
         for number in range(count):
             queue_of(broker.vhost, f"q{number}")
-        costs.append(lines_of(broker.vhost.on_promoted))
+        costs.append(lines_of(broker.vhost.endings.on_promoted))
     assert max(costs) <= SIZES[-1] + 100, "a line for each, at most"
 
 

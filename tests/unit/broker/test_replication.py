@@ -418,7 +418,7 @@ def test_promotion_deletes_what_belonged_to_the_clients_of_the_old_primary():
     assert set(backup.vhost.queues) == {"exclusive", "used", "never-used", "plain"}
     backup.engine.begin_epoch(1)
     backup.passive = False
-    backup.vhost.on_promoted()
+    backup.vhost.endings.on_promoted()
     assert set(backup.vhost.queues) == {"exclusive", "never-used", "plain"}
     backup.vhost.tick(100.0)
     backup.vhost.tick(159.9)
@@ -491,5 +491,5 @@ def test_a_binding_of_level_none_is_gone_after_a_fail_over():
     heir = broker.backup()
     heir.engine.begin_epoch(1)
     heir.passive = False
-    heir.vhost.on_promoted()
+    heir.vhost.endings.on_promoted()
     assert {binding.routing_key for binding in heir.vhost.configuration.bindings()} == {b"both"}

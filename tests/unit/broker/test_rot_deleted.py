@@ -106,9 +106,9 @@ def end_by_owner(site: Site) -> DeclaredQueue:
 def end(site: Site, queue: DeclaredQueue) -> None:
     """What the broker does then."""
     if queue.auto_delete:
-        site.vhost.consumers_gone([queue.core])
+        site.vhost.endings.consumers_gone([queue.core])
     elif queue.exclusive:
-        site.vhost.connection_gone("owner")
+        site.vhost.endings.connection_gone("owner")
     site.go_on()
 
 
@@ -148,7 +148,7 @@ def test_who_comes_back_meanwhile_keeps_it(site: Site) -> None:
     site.settle()
     site.go_on()
     assert not site.deleted
-    site.vhost.consumers_gone([queue.core])
+    site.vhost.endings.consumers_gone([queue.core])
     assert site.deleted
 
 
@@ -169,7 +169,7 @@ def test_a_client_is_refused_and_told_why(site: Site, known: bool) -> None:
     queue = site.queue(DURABLE, alternate_exchange="else")
     site.page(rotten=True)
     if known:
-        site.vhost.remove_queue(queue)
+        site.vhost.endings.remove_queue(queue)
         site.go_on()
     for _ in range(2):
         with pytest.raises(AmqpError, match="has messages that cannot be read, and have to be sent on") as refused:
@@ -226,7 +226,7 @@ def test_dead_letters_that_cannot_be_read_wait_in_their_queue(site: Site, known:
             site.vhost.delete_queue(None, "q", False, False)
         assert site.vhost.deletable_queue(None, "q", False, False) is None and queue.core.ready == ready
     else:
-        site.vhost.consumers_gone([queue.core])
+        site.vhost.endings.consumers_gone([queue.core])
         site.go_on()
     assert not site.deleted
     sent = site.ids()
@@ -258,15 +258,15 @@ def test_consumers_that_come_and_go_add_no_work(site: Site) -> None:
     end(site, queue)
     looks = 0
 
-    def sent_on(queue: DeclaredQueue, waiter: Any = None, sent_on: Any = site.vhost._sent_on) -> bool:
+    def sent_on(queue: DeclaredQueue, waiter: Any = None, sent_on: Any = site.vhost.endings.sent_on) -> bool:
         nonlocal looks
         looks += 1
         return bool(sent_on(queue, waiter))
 
-    site.vhost._sent_on = sent_on  # type: ignore[method-assign]
+    site.vhost.endings.sent_on = sent_on  # type: ignore[method-assign]
     for _ in range(100):
         site.vhost.declare_queue(None, "q", *AUTO_DELETE, ELSE)
-        site.vhost.consumers_gone([queue.core])
+        site.vhost.endings.consumers_gone([queue.core])
     site.go_on()
     assert looks == 1
 
@@ -275,7 +275,7 @@ def test_a_queue_that_is_gone_is_not_looked_at(site: Site) -> None:
     """The page comes after somebody else has deleted it; another one has its name."""
     queue = end_by_consumer(site)
     site.page(rotten=False)
-    site.vhost.consumers_gone([queue.core])
+    site.vhost.endings.consumers_gone([queue.core])
     assert not site.deleted
     site.vhost.delete_queue(None, "q", False, False)
     other = site.queue(AUTO_DELETE)

@@ -74,7 +74,7 @@ def promote(backup):
     backup.engine.now = 1_000_000
     backup.engine.begin_epoch(backup.engine.epoch + 1)
     backup.passive = False
-    backup.vhost.on_promoted()
+    backup.vhost.endings.on_promoted()
     backup.engine.end_turn()
 
 

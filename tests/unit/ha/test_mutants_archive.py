@@ -202,13 +202,13 @@ class TestTheDoorOfRestores:
         for name in ("e1", "e2"):
             vhost.declare_exchange(name, "topic", True, False, False, {})
         vhost.bindings.bind("e1", vhost.exchanges["e2"], b"k", {})
-        old = vhost.remove_queue
+        old = vhost.endings.remove_queue
 
         def remove_queue(queue: Any) -> None:
             removed.append((queue.name, queue.core.ready))
             old(queue)
 
-        with patched(vhost, remove_queue=remove_queue):
+        with patched(vhost.endings, remove_queue=remove_queue):
             assert site.restore("begin")["again"]
         assert removed == [("main", 0)]
         assert (list(vhost.queues), "e1" in vhost.exchanges, "e2" in vhost.exchanges) == ([MARKER], False, False)

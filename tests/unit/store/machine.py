@@ -65,7 +65,7 @@ class Machine:
         self.journal = Journal(self.broker.engine, configuration, found, self.work.append, self.calls.append, SEGMENT)
         self.broker.engine.on_batch = self.journal.batch
         self.journal.start(replay)
-        self.broker.vhost.on_restarted()
+        self.broker.vhost.endings.on_restarted()
         self.client = MemoryClient(self.broker.engine)
         self.client.channel.confirm_select()
         self._tags: dict[int, tuple[Told, bytes]] = {}
