@@ -20,7 +20,7 @@ from spark_jobs.clocks.segments import Clocks
 from spark_jobs.messages.survivors import Undone
 from spark_jobs.schema import Event
 from spark_jobs.solve.runs import expand, span
-from spark_jobs.solve.signs import sequence
+from spark_jobs.solve.signs import place, sequence
 
 SENT: Final = ("publish", "resend")
 SEEN: Final = ("confirm", "deliver")
@@ -95,7 +95,7 @@ def _caused(found: Sequence[LifeMoment]) -> list[LifeMoment]:
 
 
 def _order(one: LifeMoment) -> tuple[int, bool, int, tuple[str, int]]:
-    return one.est, one.event["kind"] not in SENT, one.event.get("ts_mono") or 0, _place(one.event)
+    return one.est, one.event["kind"] not in SENT, one.event.get("ts_mono") or 0, place(one.event)
 
 
 def _moment(row: Event, clocks: Clocks, number: int) -> LifeMoment:
@@ -106,10 +106,6 @@ def _moment(row: Event, clocks: Clocks, number: int) -> LifeMoment:
     est = clocks.correct(mine)[0]
     inside = span(row) if count > 1 else 0
     return LifeMoment(est, lo, hi + inside, mine, count)
-
-
-def _place(event: Event) -> tuple[str, int]:
-    return str(event.get("file") or ""), event.get("line_no") or 0
 
 
 def of_queue(samples: Sequence[Event], found: Sequence[LifeMoment]) -> list[Event]:

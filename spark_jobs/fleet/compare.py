@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -52,14 +52,7 @@ def difference(
     if not groups:
         return None
     found = sum(group.found for group in groups)
-
-    def drawn(chance: np.random.Generator, times: int) -> Numbers:
-        totals = np.zeros(times)
-        for group in groups:
-            totals += group.drawn(chance, times)
-        return totals
-
-    return _p(drawn, found, seed, draws), _sign(found)
+    return _tested(groups, found, seed, draws)
 
 
 def alike(before: Sequence[Value], after: Sequence[Value]) -> list[tuple[list[Value], list[Value]]]:
@@ -78,14 +71,7 @@ def trend(values: Sequence[Value], seed: int, draws: int = 10_000) -> tuple[floa
         strata[value.stratum].append(value)
     lines = [_TableLine.of(of) for _, of in sorted(strata.items(), key=str)]
     found = sum(float((line.scores * line.places).sum()) for line in lines)
-
-    def drawn(chance: np.random.Generator, times: int) -> Numbers:
-        totals = np.zeros(times)
-        for line in lines:
-            totals += line.drawn(chance, times)
-        return totals
-
-    return _p(drawn, found, seed, draws), _sign(found)
+    return _tested(lines, found, seed, draws)
 
 
 def holm(found: Iterable[float]) -> list[float]:
@@ -133,16 +119,16 @@ class _TableLine:
         return np.asarray((self.scores[order] * self.places).sum(axis=1))
 
 
-def _p(drawn: Callable[[np.random.Generator, int], Numbers], found: float, seed: int, draws: int) -> float:
+def _tested(groups: Sequence[_Stratum | _TableLine], found: float, seed: int, draws: int) -> tuple[float, int]:
+    """(p, direction) of the sum over all groups, against sums that are drawn."""
     chance = np.random.default_rng(seed)
     extreme = made = 0
     while made < draws and extreme < ENOUGH:
         times = min(_BATCH, draws - made)
+        totals = np.zeros(times)
+        for group in groups:
+            totals += group.drawn(chance, times)
         # what is equal but for rounding is as extreme
-        extreme += int((np.abs(drawn(chance, times)) >= abs(found) - 1e-9).sum())
+        extreme += int((np.abs(totals) >= abs(found) - 1e-9).sum())
         made += times
-    return (1 + extreme) / (1 + made)
-
-
-def _sign(value: float) -> int:
-    return (value > 1e-9) - (value < -1e-9)
+    return (1 + extreme) / (1 + made), (found > 1e-9) - (found < -1e-9)

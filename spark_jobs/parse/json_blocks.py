@@ -158,7 +158,7 @@ class Reader:
     def _finished(self, found: pa.Table, numbers: np.ndarray) -> tuple[list[pa.Table], list[int]]:
         attrs = found["attrs"].combine_chunks()
         wrong = _wrong(found, attrs)
-        ids = _ids(found["msg_id"].combine_chunks(), _child(attrs, "last"))
+        ids = _ids(found["msg_id"].combine_chunks(), attrs.flatten()[attrs.type.get_field_index("last")])
         wrong |= ids.pop("wrong")
         made: dict[str, Any] = {name: pa.nulls(len(numbers), kind) for name, kind in _WRITTEN.items()}
         made |= {name: found[name] for name in found.column_names} | ids
@@ -265,10 +265,6 @@ def _filled(column: pa.ChunkedArray, text: str) -> Any:
     return pc.if_else(pc.fill_null(pc.equal(column, ""), True), text, column)
 
 
-def _child(attrs: pa.StructArray, name: str) -> pa.Array:
-    return attrs.flatten()[attrs.type.get_field_index(name)]
-
-
 def _split(ids: pa.Array) -> tuple[pa.Array, pa.Array]:
     """As `event_json.split_id`."""
     parts = pc.extract_regex(ids, _ID)
@@ -301,14 +297,10 @@ def _ids(ids: pa.Array, last: pa.Array) -> dict[str, Any]:
         bad = _mask(pc.or_(pc.not_equal(same, producer.take(chosen)), pc.less(number, start)))
         bad |= _mask(pc.and_(pc.equal(number, 0), pc.not_equal(last.take(chosen), ids.take(chosen))))
         wrong[runs[bad]] = True
-        ending = pc.replace_with_mask(first, _at(runs, len(ids)), number)
+        is_run = np.zeros(len(ids), bool)
+        is_run[runs] = True
+        ending = pc.replace_with_mask(first, pa.array(is_run), number)
     return {"producer": producer, "pub_first": first, "pub_last": ending, "wrong": wrong}
-
-
-def _at(indexes: np.ndarray, count: int) -> pa.Array:
-    mask = np.zeros(count, bool)
-    mask[indexes] = True
-    return pa.array(mask)
 
 
 def _texts(attrs: pa.StructArray) -> pa.Array:
