@@ -21,11 +21,8 @@ from ha.qpid_cluster.render.pacemaker import (
     CUT_OFF_WHY,
     NETWORK_CLONE,
     REACHED,
-    Model,
-    Operation,
-    Primitive,
-    Value,
 )
+from ha.qpid_cluster.render.resources import Model, Operation, Primitive, Value
 from ha.qpid_cluster.render.text import paragraph
 
 FEATURES = "3.16.1"

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator
 
 from ha.qpid_cluster.cluster_file import ClusterSpec
-from ha.qpid_cluster.render.commands import lines, operation, reasons, said, why
 from ha.qpid_cluster.render.pacemaker import (
     ADDRESS,
     ALERT,
@@ -21,10 +20,8 @@ from ha.qpid_cluster.render.pacemaker import (
     NETWORK,
     NETWORK_CLONE,
     REACHED,
-    Model,
-    Primitive,
-    Value,
 )
+from ha.qpid_cluster.render.resources import Model, Primitive, Value, lines, operation, reasons, said, why
 from ha.qpid_cluster.render.text import joined
 
 _HEAD = """\

@@ -3,12 +3,11 @@
 Tested with the scheduler of Pacemaker 2.1 by crm_simulate (tests/unit/ha/test_render_scheduler.py).
 """
 
-from dataclasses import dataclass
-
 from ha.qpid_cluster.cluster_file import ClusterSpec, NodeSpec
 from ha.qpid_cluster.deployment import Deployment, Fencing
 from ha.qpid_cluster.render.broker import CONFIG
 from ha.qpid_cluster.render.checks import deployment
+from ha.qpid_cluster.render.resources import Model, Operation, Primitive, Value
 from ha.qpid_cluster.render.text import period
 
 CLONE, BROKER, ADDRESS = "qpidd-clone", "qpidd", "vip"
@@ -29,57 +28,6 @@ ALERT_WHY = (
     "failover-report. Alerts run beside the cluster's work; one that hangs is ended after its timeout, and nothing "
     "waits for it."
 )
-
-
-@dataclass(frozen=True)
-class Value:
-    """One setting; `why` is for people."""
-
-    name: str
-    value: str
-    why: str = ""
-
-
-@dataclass(frozen=True)
-class Operation:
-    """How Pacemaker calls an agent."""
-
-    name: str
-    timeout: str
-    interval: str = "0s"
-    role: str = ""
-    on_fail: str = ""
-    why: str = ""
-
-
-@dataclass(frozen=True)
-class Primitive:
-    """One resource; `agent` is CLASS:PROVIDER:TYPE, or stonith:TYPE."""
-
-    id: str
-    agent: str
-    why: str
-    parameters: tuple[Value, ...] = ()
-    meta: tuple[Value, ...] = ()
-    operations: tuple[Operation, ...] = ()
-
-
-@dataclass(frozen=True)
-class Model:
-    """The whole configuration except the nodes."""
-
-    properties: tuple[Value, ...]
-    defaults: tuple[Value, ...]
-    broker: Primitive
-    clone: tuple[Value, ...]
-    address: Primitive | None
-    network: Primitive | None
-    """Looks whether a node reaches the clients' network."""
-    devices: tuple[Primitive, ...]
-    avoided: tuple[tuple[str, str], ...]
-    """(device, node): the device does not run there."""
-
-
 AVOIDED_WHY = "A fence device is not watched from the node that it switches off."
 COLOCATION_WHY = (
     "The address is where the promoted broker is. No order: it comes up while the broker is being promoted (a backup "

@@ -11,10 +11,9 @@ from ha.qpid_cluster.render.pacemaker import (
     CUT_OFF_SCORE,
     CUT_OFF_WHY,
     NO_ORDER_WHY,
-    Model,
-    Value,
     model,
 )
+from ha.qpid_cluster.render.resources import Model, Value
 from ha.qpid_cluster.render.text import milliseconds
 
 

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 from ha.qpid_cluster.cluster_file import ClusterSpec
 from ha.qpid_cluster.render.checks import deployment
-from ha.qpid_cluster.render.commands import lines, operation, reasons, said, why
 from ha.qpid_cluster.render.corosync import DEVICE_TIMEOUT
 from ha.qpid_cluster.render.pacemaker import (
     ADDRESS,
@@ -24,10 +23,8 @@ from ha.qpid_cluster.render.pacemaker import (
     CUT_OFF_WHY,
     NETWORK,
     REACHED,
-    Model,
-    Primitive,
-    Value,
 )
+from ha.qpid_cluster.render.resources import Model, Primitive, Value, lines, operation, reasons, said, why
 from ha.qpid_cluster.render.text import joined, milliseconds
 
 _HEAD = """\

@@ -1,9 +1,58 @@
-"""Shared by pcs.py and crmsh.py: the words of an operation, and the reasons above a command."""
+"""Settings, operations and resources of Pacemaker; and how pcs.py and crmsh.py word them, with the reasons above."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
-from ha.qpid_cluster.render.pacemaker import Operation, Primitive, Value
 from ha.qpid_cluster.render.text import comment
+
+
+@dataclass(frozen=True)
+class Value:
+    """One setting; `why` is for people."""
+
+    name: str
+    value: str
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """How Pacemaker calls an agent."""
+
+    name: str
+    timeout: str
+    interval: str = "0s"
+    role: str = ""
+    on_fail: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Primitive:
+    """One resource; `agent` is CLASS:PROVIDER:TYPE, or stonith:TYPE."""
+
+    id: str
+    agent: str
+    why: str
+    parameters: tuple[Value, ...] = ()
+    meta: tuple[Value, ...] = ()
+    operations: tuple[Operation, ...] = ()
+
+
+@dataclass(frozen=True)
+class Model:
+    """The whole configuration except the nodes."""
+
+    properties: tuple[Value, ...]
+    defaults: tuple[Value, ...]
+    broker: Primitive
+    clone: tuple[Value, ...]
+    address: Primitive | None
+    network: Primitive | None
+    """Looks whether a node reaches the clients' network."""
+    devices: tuple[Primitive, ...]
+    avoided: tuple[tuple[str, str], ...]
+    """(device, node): the device does not run there."""
 
 
 def lines(parts: Iterable[str]) -> str:
