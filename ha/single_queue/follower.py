@@ -49,8 +49,7 @@ _PRIMARY = re.compile(r"the primary is ([^\s;,]+:\d+)")
 """Finds the primary's address in the refusal of a backup."""
 _RECORD = struct.Struct("<IBBHQI")
 """Size, operation, flags, number of queues, position, queue: the head of an enqueue to one queue (`batch.pyx`)."""
-_ENQUEUE = 1
-_RETURNED = 7
+_ENQUEUE, _RETURNED = 1, 7
 
 
 class FollowStep(Enum):
@@ -204,7 +203,8 @@ class Replica:
             now = self._port.now()
             self._link, self._pulse = end, Pulse(now, now)
             self.step = FollowStep.GREETING
-            self._control("follow", version=VERSION, queue=self.queue.name, name=self._name)
+            follow = encode_control("follow", version=VERSION, queue=self.queue.name, name=self._name)
+            self._send(Kind.CONTROL, follow)
 
     def _failed(self, error: str) -> None:
         """This address failed: try the next one at once; after the last one wait for a growing pause."""
@@ -336,9 +336,6 @@ class Replica:
     def _send(self, kind: int, body: bytes) -> None:
         if self._link is not None:
             self._link.send_frame(kind, 0, body)
-
-    def _control(self, op: str, **fields: object) -> None:
-        self._send(Kind.CONTROL, encode_control(op, **fields))
 
 
 def renumbered(records: bytes, number: int) -> tuple[bytes, int]:

@@ -198,15 +198,14 @@ class Exchange:
         raise NotImplementedError
 
     def forget(self, binding: Binding) -> None:
-        """Takes a binding that is in no table any more out of the index."""
-        raise NotImplementedError
+        """Takes a binding that is in no table any more out of the index, if there is one."""
 
     def _matching(self, routing_key: bytes, properties: Mapping[str, Any]) -> Iterable[Binding]:
         """From the index."""
         raise NotImplementedError
 
     def _added(self, binding: Binding) -> None:
-        raise NotImplementedError
+        """To the index."""
 
 
 class DirectExchange(Exchange):
@@ -244,12 +243,6 @@ class FanoutExchange(Exchange):
 
     def matching(self, routing_key: bytes, properties: Mapping[str, Any]) -> list["DeclaredQueue | Exchange"]:
         return list(self.tables)
-
-    def _added(self, binding: Binding) -> None:
-        pass
-
-    def forget(self, binding: Binding) -> None:
-        pass
 
 
 class TopicExchange(Exchange):
