@@ -142,6 +142,22 @@ LISTS: Final[Mapping[str, View]] = {
         },
         ("number", "user", "peer_host", "peer_port", "state"),
     ),
+    "list_channels": View(
+        "channel.list",
+        {
+            "connection": _of("connection"),
+            "number": _of("number"),
+            "user": _of("user"),
+            "transactional": _of("transactional"),
+            "confirm": _of("confirm"),
+            "consumer_count": _of("consumers"),
+            "messages_unacknowledged": _of("unacked"),
+            "messages_unconfirmed": _of("unconfirmed"),
+            "prefetch_count": _of("prefetch"),
+            "global_prefetch_count": _of("global_prefetch"),
+        },
+        ("connection", "number", "user", "consumer_count", "messages_unacknowledged"),
+    ),
     "list_consumers": View(
         "subscription.list",
         {

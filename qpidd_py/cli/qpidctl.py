@@ -221,6 +221,7 @@ VERBS: Final[Mapping[str, Verb]] = {
     "list_exchanges": Verb(("column*",), "exchanges, with these columns", _list("list_exchanges")),
     "list_bindings": Verb(("column*",), "bindings, with these columns", _list("list_bindings")),
     "list_connections": Verb(("column*",), "connections, with these columns", _list("list_connections")),
+    "list_channels": Verb(("column*",), "channels, with these columns", _list("list_channels")),
     "list_consumers": Verb(("column*",), "consumers, with these columns", _list("list_consumers")),
     "purge_queue": Verb(("queue",), "drop the ready messages of a queue", _request("queue.purge", "queue")),
     "delete_queue": Verb(("queue",), "delete a queue with its messages", _request("queue.delete", "queue")),

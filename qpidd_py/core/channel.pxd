@@ -62,7 +62,7 @@ cdef class Channel(Sender):
     cdef uint64_t settle_at, settle_to      # a settlement that goes on in the next slice: from here, up to there; 0: none
     # publishes
     cdef Publication last
-    cdef uint64_t publish_tag
+    cdef readonly uint64_t publish_tag      # of the last publish since confirm.select; 0 = none
     # a message that arrives in pieces
     cdef Publication assembling
     cdef bytes assembling_header

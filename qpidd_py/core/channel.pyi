@@ -27,6 +27,7 @@ class Channel(Sender):
     held: bool
     prefetch: int
     outstanding: int
+    publish_tag: int
     consumers: dict[str, Consumer]
     @property
     def unacked_count(self) -> int: ...

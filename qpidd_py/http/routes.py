@@ -86,14 +86,32 @@ def _close_connection(call: Call) -> None:
     )
 
 
+def _all_channels(call: Call) -> list[Json]:
+    items, node = _with_node(call, "channel.list")
+    return [views.channel(item, node) for item in items]
+
+
+def _channels(call: Call) -> Any:
+    return part(_all_channels(call), call.query)
+
+
+def _channel(call: Call) -> Json:
+    return one(_all_channels(call), name=call["name"])
+
+
+def _channels_of_connection(call: Call) -> list[Json]:
+    name = _connection(call)["name"]
+    return [item for item in _all_channels(call) if item["connection_details"]["name"] == name]
+
+
 def _consumers(call: Call) -> Any:
     return part([views.consumer(item) for item in call.door.ask("subscription.list")], call.query)
 
 
 def _overview(call: Call) -> Json:
-    requests: list[tuple[str, Json]] = [("broker.info", {}), ("queue.list", {}), ("subscription.list", {})]
-    info, queues, consumers = call.door.ask_all(requests)
-    return views.overview(info, queues, len(consumers))
+    requests = ("broker.info", "queue.list", "session.list", "subscription.list")
+    info, queues, connections, consumers = call.door.ask_all([(method, {}) for method in requests])
+    return views.overview(info, queues, connections, len(consumers))
 
 
 def _nodes(call: Call) -> list[Json]:
@@ -254,6 +272,10 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/api/vhosts/{vhost}/connections", _connections),
     ("GET", "/api/connections/{name}", _connection),
     ("DELETE", "/api/connections/{name}", _close_connection),
+    ("GET", "/api/connections/{name}/channels", _channels_of_connection),
+    ("GET", "/api/channels", _channels),
+    ("GET", "/api/channels/{name}", _channel),
+    ("GET", "/api/vhosts/{vhost}/channels", _channels),
     ("GET", "/api/consumers", _consumers),
     ("GET", "/api/consumers/{vhost}", _consumers),
     *SETTING_ROUTES,

@@ -79,14 +79,12 @@ def default_binding(name: str) -> Json:
 
 
 def connection(item: Mapping[str, Any], node: str) -> Json:
-    host, _, port = str(item["peer"]).rpartition(":")
     return {
         "name": connection_name(item),
         "number": item["number"],
         "user": item["user"],
         "vhost": HOST,
-        "peer_host": host.strip("[]"),
-        "peer_port": int(port) if port.isdecimal() else 0,
+        **_peer(item),
         "state": "running" if item["state"] == "opened" else item["state"],
         "channels": item["channels"],
         "recv_oct": item["received"],
@@ -102,19 +100,38 @@ def connection_name(item: Mapping[str, Any]) -> str:
     return f"{item['peer']} -> {item['number']}"
 
 
-def consumer(item: Mapping[str, Any]) -> Json:
+def _peer(item: Mapping[str, Any]) -> Json:
+    """Where a client is."""
     host, _, port = str(item["peer"]).rpartition(":")
-    channel = {
-        "connection_name": f"{item['peer']} -> {item['connection']}",
-        "number": item["channel"],
+    return {"peer_host": host.strip("[]"), "peer_port": int(port) if port.isdecimal() else 0}
+
+
+def channel(item: Mapping[str, Any], node: str) -> Json:
+    name = f"{item['peer']} -> {item['connection']}"
+    return {
+        "name": f"{name} ({item['number']})",
+        "number": item["number"],
         "user": item["user"],
-        "peer_host": host.strip("[]"),
-        "peer_port": int(port) if port.isdecimal() else 0,
+        "vhost": HOST,
+        "node": node,
+        "state": "running" if item["active"] else "flow",
+        "confirm": item["confirm"],
+        "transactional": item["transactional"],
+        "prefetch_count": item["prefetch"],
+        "global_prefetch_count": item["global_prefetch"],
+        "consumer_count": item["consumers"],
+        "messages_unacknowledged": item["unacked"],
+        "messages_unconfirmed": item["unconfirmed"],
+        "connection_details": {"name": name, **_peer(item)},
     }
+
+
+def consumer(item: Mapping[str, Any]) -> Json:
+    details = {"connection_name": f"{item['peer']} -> {item['connection']}", "number": item["channel"]}
     return {
         "queue": {"name": item["queue"], "vhost": HOST},
         "consumer_tag": item["tag"],
-        "channel_details": channel,
+        "channel_details": {**details, "user": item["user"], **_peer(item)},
         "ack_required": item["acknowledges"],
         "prefetch_count": item["prefetch"],
         "active": item["active"],
@@ -122,7 +139,7 @@ def consumer(item: Mapping[str, Any]) -> Json:
     }
 
 
-def overview(info: Mapping[str, Any], queues: list[Any], consumers: int) -> Json:
+def overview(info: Mapping[str, Any], queues: list[Any], connections: list[Any], consumers: int) -> Json:
     totals = {"messages": "messages", "messages_ready": "ready", "messages_unacknowledged": "unacked"}
     return {
         "management_version": API,
@@ -135,6 +152,7 @@ def overview(info: Mapping[str, Any], queues: list[Any], consumers: int) -> Json
         "exchange_types": [{"name": kind, "enabled": True} for kind in sorted(EXCHANGE_TYPES)],
         "object_totals": {
             "connections": info["sessions"],
+            "channels": sum(item["channels"] for item in connections),
             "exchanges": info["exchanges"],
             "queues": info["queues"],
             "consumers": consumers,

@@ -18,6 +18,7 @@ without `more`.
     exchange.list {}                        one object per exchange
     binding.list  {}                        one object per binding
     session.list  {}                        one object per connection
+    channel.list  {}                        one object per channel
     subscription.list {}                    one object per consumer
     session.close {number, reason=""}       closes a client's connection with 320 -> {"closed": peer}; one of the same
                                             user, or any for the user of ha-username, or where there is none
@@ -45,6 +46,7 @@ from qpidd_py.management.rights import administers, check_request, who
 from qpidd_py.management.shown import (
     PEEK_BODY,
     show_binding,
+    show_channel,
     show_connection,
     show_consumer,
     show_exchange,
@@ -87,6 +89,7 @@ class Management:
             "exchange.list": self._exchange_list,
             "binding.list": self._binding_list,
             "session.list": self._session_list,
+            "channel.list": self._channel_list,
             "subscription.list": self._subscription_list,
         }
         changes = Changes(broker)
@@ -221,6 +224,11 @@ class Management:
 
     def _session_list(self) -> Iterator[Json]:
         return (show_connection(each) for each in _sorted(self.broker.connections, lambda each: each.number))
+
+    def _channel_list(self) -> Iterator[Json]:
+        """Those of a connection that has ended meanwhile are left out."""
+        for connection in _sorted(self.broker.connections, lambda each: each.number):
+            yield from (show_channel(channel, connection) for channel in list(connection.channels.values()))
 
     def _subscription_list(self) -> Iterator[Json]:
         """Consumers of a connection that has ended meanwhile are left out."""

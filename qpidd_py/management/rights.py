@@ -81,6 +81,7 @@ _SHOWN: Final = frozenset(
         "exchange.list",
         "binding.list",
         "session.list",
+        "channel.list",
         "subscription.list",
         "ha.status",
         "ha.query",

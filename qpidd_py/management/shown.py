@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from qpidd_py.amqp.codec import decode_properties
+from qpidd_py.broker.client_channel import ClientChannel
 from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.broker.exchange import Binding, Exchange
 from qpidd_py.broker.queue import DeclaredQueue
@@ -156,6 +157,24 @@ def show_connection(connection: ClientConnection) -> Json:
         "sent": core.sent,
         "backlog": core.backlog,
         "client_properties": to_json(dict(connection.client.properties)),
+    }
+
+
+def show_channel(channel: ClientChannel, connection: ClientConnection) -> Json:
+    core = channel.core
+    return {
+        "connection": connection.number,
+        "number": core.number,
+        "peer": connection.peer,
+        "user": connection.user,
+        "confirm": core.confirming,
+        "transactional": core.transactional,
+        "prefetch": channel.prefetch,
+        "global_prefetch": core.prefetch,
+        "consumers": len(core.consumers),
+        "unacked": core.outstanding,
+        "unconfirmed": core.publish_tag - core.confirmed if core.confirming else 0,
+        "active": core.active,
     }
 
 

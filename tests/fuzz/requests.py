@@ -24,6 +24,7 @@ VALID: Final[list[tuple[str, dict[str, Any]]]] = [
     ("binding.list", {}),
     ("session.list", {}),
     ("session.close", {"number": 1 << 40, "reason": "for a test"}),
+    ("channel.list", {}),
     ("subscription.list", {}),
     ("queue.peek", {"queue": KEPT, "limit": 10}),
     ("queue.peek", {"queue": KEPT, "limit": 10, "after": 0}),

@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -33,6 +34,8 @@ class Api:
 
     def __init__(self, port: int, user: str = "guest", password: str = "guest") -> None:
         self.port, self.user, self.password = port, user, password
+        self.amqp_port = 0
+        """Of its broker, where a test wants it."""
 
     def request(
         self, method: str, path: str, body: Any = None, raw: bytes | None = None, **headers: str
@@ -174,7 +177,9 @@ def told(port: int, words: str) -> tuple[bool, list[str]]:
 def rabbit() -> Iterator[Api]:
     """RabbitMQ's own."""
     with rabbit_cluster(plugins="rabbitmq_management") as found:
-        yield Api(found.management_port)
+        api = Api(found.management_port)
+        api.amqp_port = found.ports[0]
+        yield api
 
 
 @needs("rabbitmqadmin")
@@ -424,6 +429,58 @@ def test_a_closed_connection(served: tuple[BrokerProcess, int], api: Api) -> Non
     with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="maintenance"):
         while True:
             connection.process_data_events(TIME)
+
+
+CHANNEL = {
+    "number": 1,
+    "user": "guest",
+    "vhost": "/",
+    "state": "running",
+    "confirm": True,
+    "transactional": False,
+    "prefetch_count": 3,
+    "global_prefetch_count": 0,
+    "consumer_count": 1,
+    "messages_unacknowledged": 3,
+    "messages_unconfirmed": 0,
+}
+
+
+def busy_channel(port: int, api: Api, wanted: dict[str, Any]) -> dict[str, Any]:
+    """As the API shows a channel with a consumer that acknowledges nothing, when it is as wanted."""
+    import pika
+
+    with contextlib.closing(pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port))) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.queue_declare("q")
+        for _ in range(5):
+            channel.basic_publish("", "q", b"")
+        channel.basic_qos(prefetch_count=3)
+        channel.basic_consume("q", lambda *_: None)
+
+        def shown() -> dict[str, Any] | None:
+            connection.process_data_events(0.1)
+            found = (api.get(f"/channels/{urllib.parse.quote(each['name'])}") for each in api.get("/channels"))
+            return next((each for each in found if wanted.items() <= each.items()), None)
+
+        found = wait_for(shown, TIME, lambda: f"a busy channel: {api.get('/channels')}")
+        name = urllib.parse.quote(found["connection_details"]["name"])
+        assert [each["name"] for each in api.get(f"/connections/{name}/channels")] == [found["name"]]
+        return found
+
+
+def test_a_channel_as_rabbitmq_shows_it(rabbit: Api, served: tuple[BrokerProcess, int], api: Api) -> None:
+    theirs = busy_channel(rabbit.amqp_port, rabbit, CHANNEL)
+    ours = busy_channel(served[0].port, api, CHANNEL)
+    assert set(ours) <= set(theirs), "a name of our own would be a field that no tool reads"
+    assert theirs["name"].endswith(" (1)") and ours["name"].endswith(" (1)")
+
+
+def test_a_channel(served: tuple[BrokerProcess, int], api: Api) -> None:
+    found = busy_channel(served[0].port, api, CHANNEL)
+    assert api.get("/overview")["object_totals"]["channels"] >= 1
+    assert api.request("GET", f"/channels/{urllib.parse.quote(found['name'])}9")[0] == 404
 
 
 def test_hash_password_is_what_the_broker_takes(api: Api) -> None:

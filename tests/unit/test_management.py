@@ -16,8 +16,9 @@ from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.broker.ports import Refusal
 from qpidd_py.management.amqp_door import install, read_arguments
-from qpidd_py.management.model import BROWSE_OCTETS
+from qpidd_py.management.model import BROWSE_OCTETS, Management
 from qpidd_py.management.shown import PEEK_BODY, to_json
+from tests.unit.broker.peer import Peer, Replicated
 
 
 class NoTransport:
@@ -355,3 +356,50 @@ def test_browsing_refuses_what_is_no_position(wire: Wire, after: Any) -> None:
     answer = ask(wire, "queue.peek", queue="q", after=after)
     assert not answer.ok
     assert f"after {after!r}" in answer.error
+
+
+def test_channels(broker: Broker, wire: Wire) -> None:
+    peer = Peer(broker)
+    peer.call(1, commands.Channel.Open())
+    peer.call(1, commands.Confirm.Select())
+    peer.call(1, commands.Basic.Qos(0, 9, True))
+    peer.call(1, commands.Basic.Qos(0, 2, False))
+    peer.call(1, commands.Queue.Declare(queue="q"))
+    peer.call(1, commands.Basic.Consume(queue="q", consumer_tag="c"))
+    for _ in range(3):
+        peer.publish(b"", "q")
+    assert len(peer.frames()) == 5, "two deliveries with their headers, and a confirm"
+    peer.call(2, commands.Channel.Open())
+    peer.call(2, commands.Tx.Select())
+    peer.call(2, commands.Channel.Flow(False))
+    found = [item for item in ask(wire, "channel.list").result if item["peer"] == "memory"]
+    told = {"connection": peer.connection.number, "peer": "memory", "user": "guest"}
+    used = {"prefetch": 2, "global_prefetch": 9, "consumers": 1, "unacked": 2, "unconfirmed": 0, "active": True}
+    unused = {**dict.fromkeys(used, 0), "active": False}
+    assert found == [
+        {**told, "number": 1, "confirm": True, "transactional": False, **used},
+        {**told, "number": 2, "confirm": False, "transactional": True, **unused},
+    ]
+
+
+def test_what_a_channel_waits_for() -> None:
+    broker = Replicated()
+    broker.vhost.declare_queue(None, "q", True, False, False, {})
+    broker.advance()
+    peer = Peer(broker)
+    peer.call(1, commands.Channel.Open())
+    peer.call(1, commands.Confirm.Select())
+    for _ in range(3):
+        peer.publish(b"", "q")
+    peer.frames()
+    assert unconfirmed(broker) == 3
+    broker.advance()
+    assert unconfirmed(broker) == 0
+
+
+def unconfirmed(broker: Broker) -> int:
+    """Of the only channel."""
+    answers: list[dict[str, Any]] = []
+    Management(broker).request("channel.list", {}, answers.append)
+    (channel,) = answers[0]["result"]
+    return int(channel["unconfirmed"])

@@ -332,6 +332,7 @@ REQUESTS: dict[str, tuple[dict[str, Any], dict[str, str], str]] = {
     "broker.info": ({}, {}, "monitoring"),
     "queue.list": ({}, {}, "monitoring"),
     "session.list": ({}, {}, "monitoring"),
+    "channel.list": ({}, {}, "monitoring"),
     "queue.peek": ({"queue": "q"}, {"read": "q"}, ""),
     "queue.purge": ({"queue": "q"}, {"read": "q"}, ""),
     "queue.move": ({"source": "q", "target": "r"}, {"read": "q", "write": "r"}, ""),
