@@ -459,10 +459,10 @@ def busy_channel(port: int, api: Api, wanted: dict[str, Any]) -> dict[str, Any]:
         channel.basic_qos(prefetch_count=3)
         channel.basic_consume("q", lambda *_: None)
 
-        def shown() -> dict[str, Any] | None:
+        def shown() -> dict[str, Any]:
             connection.process_data_events(0.1)
             found = (api.get(f"/channels/{urllib.parse.quote(each['name'])}") for each in api.get("/channels"))
-            return next((each for each in found if wanted.items() <= each.items()), None)
+            return next((each for each in found if wanted.items() <= each.items()), {})
 
         found = wait_for(shown, TIME, lambda: f"a busy channel: {api.get('/channels')}")
         name = urllib.parse.quote(found["connection_details"]["name"])
