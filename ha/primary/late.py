@@ -25,8 +25,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ha.primary.lag import Lags
-from ha.primary.losses import Losses
+from ha.model.local_member import LocalMember
 from ha.primary.peer import Peer
 
 if TYPE_CHECKING:
@@ -74,13 +73,11 @@ class Lateness:
 class LateBackups:
     """The delays of one primary's backups."""
 
-    def __init__(self, primary: Primary, losses: Losses, lags: Lags) -> None:
-        self._local = primary.local
+    def __init__(self, local: LocalMember, primary: Primary) -> None:
+        self._local = local
         self._primary = primary
-        self._losses = losses
-        self._lags = lags
         self._known: dict[str, Lateness] = {}
-        self._looked = primary.env.now()
+        self._looked = local.env.now()
 
     def out(self, id: str) -> bool:
         """True if this backup must not be listed now."""
@@ -96,7 +93,7 @@ class LateBackups:
         seconds, self._looked = min(now - self._looked, LONGEST), now
         if not self._local.settings.slow_backup_latency:
             return
-        delays = {peer: self._lags.delay(peer.received) for peer in {*members, *complete}}
+        delays = {peer: self._primary.delay(peer) for peer in {*members, *complete}}
         base = self._base(members, delays)
         for peer, delay in delays.items():
             if peer in members or self.out(peer.id):
@@ -136,12 +133,12 @@ class LateBackups:
     def _consider(self, peer: Peer, known: Lateness, delays: tuple[float, float], now: float) -> None:
         since = max(known.since, now - self._local.settings.dead_after)
         if known.debt < LIMIT:
-            self._losses.expect(since)
+            self._primary.suspect_late(since)
         elif not peer.dropped:
             if not known.out:
                 known.leave(now)
                 self._told(peer, delays)
-            self._leave(peer, since)
+            self._primary.leave(peer, since)
 
     def _told(self, peer: Peer, delays: tuple[float, float]) -> None:
         delay, base = (round(1000 * seconds) for seconds in delays)
@@ -155,17 +152,4 @@ class LateBackups:
         known.end(now)
         self._local.env.log("notice", f"backup {peer.member} may return to the in-sync set: {why}")
         self._local.env.event("backup_late", peer=str(peer.member), result="ended", reason=why)
-        self._come_back(peer)
-
-    def _leave(self, peer: Peer, since: float) -> None:
-        """After a survey that was begun at `since` or later."""
-        peer.dropped, peer.lost_at = True, self._local.env.now()
-        self._losses.lost(peer, since=since)
-
-    def _come_back(self, peer: Peer) -> None:
-        """It need not leave, or may be listed again."""
-        peer.dropped = False
-        self._losses.back(peer.id)
-        if peer.id not in self._local.persisted.in_sync:
-            peer.target = self._primary.seal()
-            self._primary.complete_to(peer, peer.received)
+        self._primary.come_back(peer)

@@ -63,7 +63,7 @@ class Primary(Role):
         self._observer = Observer(self)
         self._removals = Removals(self.env, self.engine)
         self._failing = FailingLinks(local)
-        self._late = LateBackups(self, self._losses, self._lags)
+        self._late = LateBackups(local, self)
         self._slow = SlowBackups(local, self._late, self._drop_slow)
         self._looked = now
         self._last_tick = now
@@ -294,6 +294,27 @@ class Primary(Role):
     def _holds_up(self, link: Link) -> bool:
         """True if the publishers must go on waiting for it."""
         return link.backlog >= self.settings.backlog_low and not self._late.out(self._links[link].id)
+
+    def delay(self, peer: Peer) -> float:
+        """Age of the oldest operation that it has not acknowledged, in seconds."""
+        return self._lags.delay(peer.received)
+
+    def suspect_late(self, since: float) -> None:
+        """A backup may leave soon: a survey begun at `since` or later will be needed."""
+        self._losses.expect(since)
+
+    def leave(self, peer: Peer, since: float) -> None:
+        """It leaves the set after such a survey."""
+        peer.dropped, peer.lost_at = True, self.env.now()
+        self._losses.lost(peer, since=since)
+
+    def come_back(self, peer: Peer) -> None:
+        """It need not leave, or may be listed again."""
+        peer.dropped = False
+        self._losses.back(peer.id)
+        if peer.id not in self.local.persisted.in_sync:
+            peer.target = self.seal()
+            self.complete_to(peer, peer.received)
 
     def dismiss_strangers(self, counting: set[str]) -> None:
         """Refuse linked peers that have left the cluster and whose removal is safe."""

@@ -9,7 +9,6 @@ import pytest
 from ha.model.membership import HaState, InSync, Member
 from ha.model.pulse import Pulse
 from ha.model.status import State
-from ha.primary.late import LateBackups
 from ha.primary.peer import Peer, Phase
 from tests.unit.ha.led_primary import END, A, B, C, D, Led
 
@@ -151,15 +150,17 @@ class TestLosing:
 
     def test_a_late_one_leaves_and_comes_back(self) -> None:
         led = Led()
-        peer, late = led.peers["b"], LateBackups(led.role, led.role._losses, led.role._lags)
-        late._leave(peer, 4.0)
-        assert led.done() == [("lost", peer, 4.0)]
+        peer = led.peers["b"]
+        assert led.role.delay(peer) == 9
+        led.role.suspect_late(3.0)
+        led.role.leave(peer, 4.0)
+        assert led.done() == [("expect", 3.0), ("lost", peer, 4.0)]
         assert (peer.dropped, peer.lost_at) == (True, led.time)
-        late._come_back(peer)
+        led.role.come_back(peer)
         assert (peer.dropped, peer.target, led.done()) == (False, 0, [("back", "id-b")])
         led.local.persisted = HaState("id-a", 2, "id-a", InSync(2, "id-a", 4, (A, C)))
         peer.received = END
-        late._come_back(peer)
+        led.role.come_back(peer)
         assert led.done("flush", "enlist") == [("flush",), ("enlist", peer)]
         assert peer.target == END
 
