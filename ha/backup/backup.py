@@ -286,10 +286,9 @@ class Backup(Role):
         if not self.local.knows_sets:
             raise StateNotStored(f"an in-sync set that was received is not stored: {self.local.disk.error}")
 
-    # ---- calls of Joining -----------------------------------------------------------------------------------------
+    # ---- calls of Joining (`joining.Joiner`) ----------------------------------------------------------------------
 
     def welcomed(self, leader: Member) -> None:
-        """The primary welcomed us; its ballot is on disk."""
         self.leader = leader
         self._finder.welcomed()
         if self.local.state is State.JOINING:
@@ -305,7 +304,6 @@ class Backup(Role):
             self._joining.control("limited", reason=self.local.limited)
 
     def salvaged(self) -> None:
-        """Everything that is dropped from here on is held elsewhere or on disk."""
         self.trouble = ""
 
     def not_salvaged(self, error: LinkError) -> None:
@@ -319,17 +317,15 @@ class Backup(Role):
         self.lost(str(error))
 
     def admitted(self) -> None:
-        """The cut is fixed, and the log arrives."""
         self._finder.admitted()
 
     def not_listed(self) -> None:
-        """The primary's set does not list us: from now on our content has holes."""
         self.local.whole = False
         if self.local.state is State.READY:
             self.local.set_state(State.CATCHUP, self.position)
 
     def joined(self, position: int) -> None:
-        """We hold everything up to here.  Raises StateNotStored if that must not be acknowledged."""
+        """Raises StateNotStored."""
         self._need_stored()
         state = self.local.persisted
         self.local.persist(vouched=max(state.vouched, state.in_sync.key))

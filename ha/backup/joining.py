@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from ha.backup.holdings import Holdings
 from ha.backup.salvager import Known, Salvager
@@ -44,12 +44,10 @@ from ha.model.protocol import (
     need,
     need_epoch,
 )
+from ha.model.view import View
 from ha.salvage.selection import Promises, suspects
 from qpidd_py.broker.snapshot import decode_snapshot
 from qpidd_py.errors import LinkError
-
-if TYPE_CHECKING:
-    from ha.backup.backup import Backup
 
 OBJECTS: Final = 1000
 """Queues, exchanges and bindings of a snapshot that are taken over in one turn, in some 10 ms: a link whose broker is
@@ -66,15 +64,51 @@ class JoinStep(Enum):
     FOLLOWING = "following"
 
 
+class Joiner(Protocol):
+    """Receives the progress: the backup."""
+
+    def view(self) -> View:
+        """Its own view."""
+        ...
+
+    def welcomed(self, leader: Member) -> None:
+        """The primary welcomed us; its ballot is on disk."""
+        ...
+
+    def salvaged(self) -> None:
+        """Everything that is dropped from here on is held elsewhere or on disk."""
+        ...
+
+    def not_salvaged(self, error: LinkError) -> None:
+        """The disk does not take a possible only copy.  The link must be closed."""
+        ...
+
+    def admitted(self) -> None:
+        """The cut is fixed, and the log arrives."""
+        ...
+
+    def not_listed(self) -> None:
+        """The primary's set does not list us: from now on our content has holes."""
+        ...
+
+    def joined(self, position: int) -> None:
+        """We hold everything up to here.  Raises StateNotStored if that must not be acknowledged."""
+        ...
+
+    def lost(self, reason: str) -> None:
+        """The link was closed from here."""
+        ...
+
+
 class Joining:
     """One link to a primary, and what was received over it."""
 
-    def __init__(self, local: LocalMember, link: Link, backup: Backup, position: int, aside: Known) -> None:
+    def __init__(self, local: LocalMember, link: Link, joiner: Joiner, position: int, aside: Known) -> None:
         """`position`: up to where we were whole; `aside`: what earlier attempts put aside and is still here."""
         self._local = local
         self._env = local.env
         self._engine = local.engine
-        self._backup = backup
+        self._joiner = joiner
         self._position = position
         self._aside = aside
         self.link = link
@@ -103,7 +137,7 @@ class Joining:
     # ---- what the backup calls ------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        view = self._backup.view()
+        view = self._joiner.view()
         hello = {**view.to_json(), "version": VERSION, "replicate": self._local.settings.replicate}
         del hello["in_sync"], hello["primary"]
         if self._local.logins is not None:
@@ -185,16 +219,16 @@ class Joining:
             what = "it, or a copy of it, has acknowledged more than it holds"
             local.env.log("error", f"{leader} does not count this broker as whole: {what}")
             local.disown()
-            self._backup.not_listed()
-        self._backup.welcomed(leader)
+            self._joiner.not_listed()
+        self._joiner.welcomed(leader)
         self._salvage(leader)
 
     def _salvage(self, leader: Member) -> None:
         """Put possible only copies aside before anything is dropped."""
-        local, backup = self._local, self._backup
+        local, joiner = self._local, self._joiner
         promises = Promises(frozenset(local.led), self._engine.safe, local.acknowledged)
         found = suspects(local.lineage, self._lineage, epoch_of(self._position), promises)
-        self._salvager = Salvager(local, promises, leader, self._aside, self._salvaged, backup.not_salvaged)
+        self._salvager = Salvager(local, promises, leader, self._aside, self._salvaged, joiner.not_salvaged)
         self._salvager.start(found, self.send)
 
     def _on_lack(self, body: bytes) -> None:
@@ -204,7 +238,7 @@ class Joining:
 
     def _salvaged(self) -> None:
         self._salvager = None
-        self._backup.salvaged()
+        self._joiner.salvaged()
         if self._local.whole:
             self._staging.keep()
             self.link.hold_batches(True)
@@ -224,9 +258,9 @@ class Joining:
             raise LinkError(f"in-sync set {in_sync.key} of the primary is older than ours")
         local.persist(in_sync=in_sync)
         self.step, self.live = JoinStep.SYNCING, cut
-        self._backup.admitted()
+        self._joiner.admitted()
         if not in_sync.lists(local.member):
-            self._backup.not_listed()
+            self._joiner.not_listed()
             self._staging.all()
             self.link.hold_batches(False)
         self._staging.add(lambda: self._engine.set_position(cut))
@@ -290,7 +324,7 @@ class Joining:
         except (LinkError, MemoryError) as error:
             self._spoiled(error)
             self.link.close()
-            self._backup.lost(str(error))
+            self._joiner.lost(str(error))
             return
         if done:
             then()
@@ -309,10 +343,10 @@ class Joining:
             return
         self.step = JoinStep.FOLLOWING
         try:
-            self._backup.joined(self.live)
+            self._joiner.joined(self.live)
         except StateNotStored as error:
             self.link.close()
-            self._backup.lost(str(error))
+            self._joiner.lost(str(error))
             return
         self.control("complete")
         attrs = {"slices": self._slices, "seconds": round(self._env.now() - self._started, 6)}
@@ -336,7 +370,7 @@ class Joining:
         """An error while applying: the content is inconsistent."""
         self._env.log("error", f"what {self.primary} has sent cannot be applied: {error}")
         self._staging.forget()
-        self._backup.not_listed()
+        self._joiner.not_listed()
 
 
 def _some(steps: Iterator[None]) -> bool:

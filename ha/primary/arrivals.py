@@ -9,11 +9,12 @@ The frames are listed in `protocol.py`.  An error here costs at most the link.  
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ha.model.difference import lineage_to_json
-from ha.model.environment import Json
+from ha.model.environment import Json, Link
 from ha.model.hearing import ages
+from ha.model.local_member import LocalMember
 from ha.model.membership import Member
 from ha.model.protocol import (
     VERSION,
@@ -32,17 +33,57 @@ from ha.model.view import epochs_led
 from ha.primary.catchup import Plan
 from ha.primary.meetings import Meetings
 from ha.primary.peer import Peer, Phase
+from ha.primary.throttle import Throttle
 from qpidd_py.core import Catchup
 from qpidd_py.errors import LinkError
 
-if TYPE_CHECKING:
-    from ha.primary.primary import Primary
+
+class Feeder(Protocol):
+    """What the conversation needs from the primary."""
+
+    local: LocalMember
+    stopped: bool
+
+    @property
+    def position(self) -> int: ...
+
+    throttle: Throttle
+
+    def depose(self, ballot: tuple[int, str], reason: str, address: str) -> None:
+        """A higher ballot was seen."""
+        ...
+
+    def break_link(self, link: Link, error: LinkError) -> None: ...
+
+    def elsewhere(self, peer: Peer, member: Member) -> Peer | None:
+        """A linked peer with the same id and another instance."""
+        ...
+
+    def refusal(self, peer: Peer) -> str:
+        """Why this backup may not connect yet; empty if it may connect."""
+        ...
+
+    def send_away(self, peer: Peer) -> None: ...
+
+    def take_place(self, peer: Peer, position: int) -> None: ...
+
+    def heartbeat(self, link: Link, peer: Peer) -> None: ...
+
+    def go_live(self, link: Link) -> int:
+        """Returns the cut: everything after it in the log is sent to this link."""
+        ...
+
+    def seal(self) -> int:
+        """Last position of the log that backups can acknowledge."""
+        ...
+
+    def complete_to(self, peer: Peer, position: int) -> None: ...
 
 
 class Arrivals:
     """The primary's side of the conversation."""
 
-    def __init__(self, primary: Primary) -> None:
+    def __init__(self, primary: Feeder) -> None:
         self._primary = primary
         self._local = primary.local
         self._env = primary.local.env

@@ -17,7 +17,8 @@ from ha.model.environment import Reply
 from ha.model.local_member import LocalMember
 from ha.model.membership import Member
 from ha.primary.primary import Primary
-from ha.primary.relocation import Predecessor, Relocation, choose
+from ha.primary.relocation import Relocation, choose
+from ha.role import Role
 
 GIVE_WAY: Final = 3.0
 """Seconds for a manager to move the role by the scores, once a primary cannot read all of its messages; then it hands
@@ -25,12 +26,17 @@ over by itself, which Pacemaker takes for a failure.  Also the least seconds bet
 UNREADABLE: Final = "messages that wait here cannot be read back"
 
 
-class Holder(Predecessor, Protocol):
+class Holder(Protocol):
     """The broker with the role."""
 
     relocation: Relocation | None
 
+    @property
+    def role(self) -> Role: ...
+
     def relocate(self, to: str, reply: Reply) -> None: ...
+
+    def demote(self, reason: str, address: str) -> None: ...
 
 
 class GivingWay:

@@ -23,13 +23,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from ha.model.local_member import LocalMember
 from ha.primary.peer import Peer
-
-if TYPE_CHECKING:
-    from ha.primary.primary import Primary
 
 LIMIT: Final = 1.0
 """Debt with which a backup leaves, in seconds; from half of it on the other brokers are asked for a rival."""
@@ -40,6 +37,26 @@ PAID: Final = 0.25
 MOST: Final = 16 * LIMIT
 FORGIVEN: Final = 4 * MOST / PAID
 """Seconds as a member after which the debt begins with LIMIT again."""
+
+
+class Owner(Protocol):
+    """The primary."""
+
+    def delay(self, peer: Peer) -> float:
+        """Age of the oldest operation that it has not acknowledged, in seconds."""
+        ...
+
+    def suspect_late(self, since: float) -> None:
+        """One may leave soon: a survey begun at `since` or later will be needed."""
+        ...
+
+    def leave(self, peer: Peer, since: float) -> None:
+        """It leaves the set after such a survey."""
+        ...
+
+    def come_back(self, peer: Peer) -> None:
+        """It need not leave, or may be listed again."""
+        ...
 
 
 @dataclass
@@ -73,9 +90,9 @@ class Lateness:
 class LateBackups:
     """The delays of one primary's backups."""
 
-    def __init__(self, local: LocalMember, primary: Primary) -> None:
+    def __init__(self, local: LocalMember, owner: Owner) -> None:
         self._local = local
-        self._primary = primary
+        self._owner = owner
         self._known: dict[str, Lateness] = {}
         self._looked = local.env.now()
 
@@ -93,7 +110,7 @@ class LateBackups:
         seconds, self._looked = min(now - self._looked, LONGEST), now
         if not self._local.settings.slow_backup_latency:
             return
-        delays = {peer: self._primary.delay(peer) for peer in {*members, *complete}}
+        delays = {peer: self._owner.delay(peer) for peer in {*members, *complete}}
         base = self._base(members, delays)
         for peer, delay in delays.items():
             if peer in members or self.out(peer.id):
@@ -133,12 +150,12 @@ class LateBackups:
     def _consider(self, peer: Peer, known: Lateness, delays: tuple[float, float], now: float) -> None:
         since = max(known.since, now - self._local.settings.dead_after)
         if known.debt < LIMIT:
-            self._primary.suspect_late(since)
+            self._owner.suspect_late(since)
         elif not peer.dropped:
             if not known.out:
                 known.leave(now)
                 self._told(peer, delays)
-            self._primary.leave(peer, since)
+            self._owner.leave(peer, since)
 
     def _told(self, peer: Peer, delays: tuple[float, float]) -> None:
         delay, base = (round(1000 * seconds) for seconds in delays)
@@ -152,4 +169,4 @@ class LateBackups:
         known.end(now)
         self._local.env.log("notice", f"backup {peer.member} may return to the in-sync set: {why}")
         self._local.env.event("backup_late", peer=str(peer.member), result="ended", reason=why)
-        self._primary.come_back(peer)
+        self._owner.come_back(peer)

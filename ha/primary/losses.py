@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ha.model.environment import Answer, Outcome
 from ha.model.local_member import LocalMember
@@ -24,8 +24,17 @@ from ha.model.survey import Round
 from ha.model.view import Survey
 from ha.primary.peer import Peer
 
-if TYPE_CHECKING:
-    from ha.primary.primary import Primary
+
+class Looker(Protocol):
+    """Receives the results of surveys: the primary."""
+
+    def learn(self, survey: Survey) -> bool:
+        """True if another broker has a higher ballot and this role has ended."""
+        ...
+
+    def unfreeze(self) -> None:
+        """No broker has a higher ballot."""
+        ...
 
 
 class Losses:
@@ -35,10 +44,10 @@ class Losses:
     dies at each start would restart it again and again, and a silent backup would never be dropped.
     """
 
-    def __init__(self, local: LocalMember, remove: Callable[[list[Peer]], None], primary: Primary) -> None:
+    def __init__(self, local: LocalMember, remove: Callable[[list[Peer]], None], looker: Looker) -> None:
         self._local = local
         self._remove = remove
-        self._primary = primary
+        self._looker = looker
         self._lost: dict[str, Peer] = {}
         self._needed: dict[str, int] = {}
         """Id of a lost backup -> number of the first survey that may judge it."""
@@ -116,10 +125,10 @@ class Losses:
         if self._stopped:
             return
         survey = self._local.cluster.survey(answers)
-        if self._primary.learn(survey) or number < self._judged:
+        if self._looker.learn(survey) or number < self._judged:
             return
         self._survey, self._judged = survey, number
-        self._primary.unfreeze()
+        self._looker.unfreeze()
         self._judge()
 
     def _judge(self) -> None:

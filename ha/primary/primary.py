@@ -262,7 +262,7 @@ class Primary(Role):
     # ---- a backup is lost -----------------------------------------------------------------------------------------
 
     def kept(self, peer: Peer) -> None:
-        """It was to be removed, but the set would be too small: it is lost still, unless it is on its way back."""
+        """It is lost still, unless it is on its way back."""
         if any(other.id == peer.id for other in self._links.values()):
             peer.dropped = False
         else:
@@ -296,20 +296,16 @@ class Primary(Role):
         return link.backlog >= self.settings.backlog_low and not self._late.out(self._links[link].id)
 
     def delay(self, peer: Peer) -> float:
-        """Age of the oldest operation that it has not acknowledged, in seconds."""
         return self._lags.delay(peer.received)
 
     def suspect_late(self, since: float) -> None:
-        """A backup may leave soon: a survey begun at `since` or later will be needed."""
         self._losses.expect(since)
 
     def leave(self, peer: Peer, since: float) -> None:
-        """It leaves the set after such a survey."""
         peer.dropped, peer.lost_at = True, self.env.now()
         self._losses.lost(peer, since=since)
 
     def come_back(self, peer: Peer) -> None:
-        """It need not leave, or may be listed again."""
         peer.dropped = False
         self._losses.back(peer.id)
         if peer.id not in self.local.persisted.in_sync:

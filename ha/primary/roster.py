@@ -14,9 +14,10 @@ record, and large enough.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ha.model.environment import Json
+from ha.model.local_member import LocalMember
 from ha.model.membership import InSync, Member, Membership
 from ha.model.position import epoch_of
 from ha.model.pulse import Pulse
@@ -26,14 +27,37 @@ from ha.primary.peer import Peer, Phase
 from ha.promotion.claims import Claim
 from ha.registry.recorder import Recorder
 
-if TYPE_CHECKING:
-    from ha.primary.primary import Primary
+
+class Leader(Protocol):
+    """Receives changes of the counting backups: the primary."""
+
+    local: LocalMember
+
+    def depose(self, ballot: tuple[int, str], reason: str, address: str) -> None: ...
+
+    def update_safe(self) -> None: ...
+
+    def check_active(self) -> None:
+        """A backup is back or was given up."""
+        ...
+
+    def listed(self, peer: Peer) -> None:
+        """The peer has become a member of the set."""
+        ...
+
+    def kept(self, peer: Peer) -> None:
+        """The peer was to be removed, but the set would be too small without it."""
+        ...
+
+    def dismiss_strangers(self, counting: set[str]) -> None:
+        """Refuse linked peers that neither count nor are members; their removal is safe."""
+        ...
 
 
 class Roster:
     """The counting backups of one primary."""
 
-    def __init__(self, primary: Primary, expected: Iterable[Member]) -> None:
+    def __init__(self, primary: Leader, expected: Iterable[Member]) -> None:
         self._primary = primary
         self._local = primary.local
         self._leaving: list[Peer] = []

@@ -15,18 +15,34 @@ and for the promotion score.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ha.model.environment import Json
+from ha.model.local_member import LocalMember
 from ha.model.status import State
 from ha.primary.peer import Peer, Phase
+from ha.primary.roster import Roster
 from ha.primary.slow import patience
 from ha.promotion.score import DOUBT, Outlook
 from qpidd_py.errors import ReplyCode
 
-if TYPE_CHECKING:
-    from ha.primary.primary import Primary
+
+class Watched(Protocol):
+    """The properties of the primary that are observed."""
+
+    local: LocalMember
+    roster: Roster
+    frozen: bool
+    stopped: bool
+
+    @property
+    def sealed(self) -> int: ...
+
+    def linked(self, brokers: Iterable[str]) -> int: ...
+
+    def isolation_text(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -40,7 +56,7 @@ class Cause:
 class StallWatch:
     """Observes whether and why the confirms of one primary wait."""
 
-    def __init__(self, primary: Primary) -> None:
+    def __init__(self, primary: Watched) -> None:
         self._primary = primary
         self._local = primary.local
         self._since: float | None = None
@@ -140,7 +156,7 @@ def _acknowledged(peer: Peer) -> int:
 class Observer:
     """Observes one primary; closes its clients when it has become isolated."""
 
-    def __init__(self, primary: Primary) -> None:
+    def __init__(self, primary: Watched) -> None:
         self._primary = primary
         self.stall = StallWatch(primary)
         self.isolation = Isolation(primary, self.stall)
@@ -187,7 +203,7 @@ class Isolation:
     must grant, and the manager stops one that cannot.
     """
 
-    def __init__(self, primary: Primary, stall: StallWatch) -> None:
+    def __init__(self, primary: Watched, stall: StallWatch) -> None:
         self._primary = primary
         self._local = primary.local
         self._stall = stall

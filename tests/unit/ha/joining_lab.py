@@ -98,7 +98,7 @@ class Backup:
         return self.local.view(cast(Any, role))
 
     def __getattr__(self, name: str) -> Any:
-        """The calls of `Joining`."""
+        """The calls of `Joiner`."""
         if name in ("welcomed", "salvaged", "not_salvaged", "admitted", "not_listed", "joined", "lost"):
             return self._noting(name)
         raise AttributeError(name)
