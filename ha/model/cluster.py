@@ -10,25 +10,51 @@ Who may call: every part of the core.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from ha.model.environment import Answer, Outcome
+from ha.model.disk import DiskWatch
+from ha.model.environment import Answer, Environment, Outcome
 from ha.model.hearing import Hearing
-from ha.model.membership import InSync, Member, newest_of
+from ha.model.membership import HaState, InSync, Member, newest_of
 from ha.model.position import epochs_in, far_ahead
 from ha.model.refusals import Refusals
+from ha.model.safety import Safety
+from ha.model.settings import NodeSettings
 from ha.model.survey import Round
+from ha.model.twins import Sightings
 from ha.model.view import Survey
 from qpidd_py.errors import LinkError
 
-if TYPE_CHECKING:
-    from ha.model.local_member import LocalMember
+
+class Local(Protocol):
+    """What the cluster needs of this broker (`LocalMember`)."""
+
+    env: Environment
+    settings: NodeSettings
+    safety: Safety
+    persisted: HaState
+    instance: str
+    disk: DiskWatch
+    sightings: Sightings
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def epoch(self) -> int: ...
+
+    @property
+    def member(self) -> Member: ...
+
+    def set_address(self, address: str, ports: tuple[int, ...] = ()) -> None: ...
+
+    def look_for_namesake(self, in_sync: InSync) -> None: ...
 
 
 class Cluster:
     """What one broker knows of the others."""
 
-    def __init__(self, local: LocalMember) -> None:
+    def __init__(self, local: Local) -> None:
         self._local = local
         self.refusals = Refusals(local.env, local.settings.refusal_settle)
         self.ports: dict[str, tuple[int, ...]] = {}
