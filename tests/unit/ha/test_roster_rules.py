@@ -81,6 +81,7 @@ class Node:
         self.events: list[tuple[str, Json]] = []
         self.lines: list[str] = []
         self.env = SimpleNamespace(now=lambda: NOW, log=self._log, event=self._event)
+        self.cluster = SimpleNamespace(is_broker=lambda address: address in BROKERS)
 
     def _log(self, level: str, text: str) -> None:
         self.lines.append(text)
@@ -89,9 +90,6 @@ class Node:
         self.events.append((kind, fields))
 
     may_shrink, needs = LocalMember.may_shrink, LocalMember.needs
-
-    def is_broker(self, address: str) -> bool:
-        return address in BROKERS
 
 
 class Primary:
