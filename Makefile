@@ -4,7 +4,7 @@
 # The first run sets everything up by itself.
 
 SHELL := /bin/bash
-PYTHON ?= $(shell bash tools/choose_python.sh)
+PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 CORE := $(wildcard $(addprefix qpidd_py/core/*.,pyx pxd h))
