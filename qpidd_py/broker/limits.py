@@ -136,6 +136,11 @@ class ConnectionCount:
         _count(self._by_user, connection.user, step)
         _count(self._by_host, host_of(connection.peer), step)
 
+    @property
+    def channels(self) -> int:
+        """Open ones of all users."""
+        return self._channels.total()
+
     def channel_opens(self, connection: Counted) -> None:
         """Raises ConnectionException if it is one too many."""
         if connection.client.limited:

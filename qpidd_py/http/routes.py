@@ -109,9 +109,9 @@ def _consumers(call: Call) -> Any:
 
 
 def _overview(call: Call) -> Json:
-    requests = ("broker.info", "queue.list", "session.list", "subscription.list")
-    info, queues, connections, consumers = call.door.ask_all([(method, {}) for method in requests])
-    return views.overview(info, queues, connections, len(consumers))
+    requests = ("broker.info", "queue.list", "subscription.list")
+    info, queues, consumers = call.door.ask_all([(method, {}) for method in requests])
+    return views.overview(info, queues, len(consumers))
 
 
 def _nodes(call: Call) -> list[Json]:

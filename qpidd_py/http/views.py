@@ -80,7 +80,7 @@ def default_binding(name: str) -> Json:
 
 def connection(item: Mapping[str, Any], node: str) -> Json:
     return {
-        "name": connection_name(item),
+        "name": _connection_name(item["peer"], item["number"]),
         "number": item["number"],
         "user": item["user"],
         "vhost": HOST,
@@ -96,8 +96,8 @@ def connection(item: Mapping[str, Any], node: str) -> Json:
     }
 
 
-def connection_name(item: Mapping[str, Any]) -> str:
-    return f"{item['peer']} -> {item['number']}"
+def _connection_name(peer: str, number: int) -> str:
+    return f"{peer} -> {number}"
 
 
 def _peer(item: Mapping[str, Any]) -> Json:
@@ -107,7 +107,7 @@ def _peer(item: Mapping[str, Any]) -> Json:
 
 
 def channel(item: Mapping[str, Any], node: str) -> Json:
-    name = f"{item['peer']} -> {item['connection']}"
+    name = _connection_name(item["peer"], item["connection"])
     return {
         "name": f"{name} ({item['number']})",
         "number": item["number"],
@@ -127,7 +127,7 @@ def channel(item: Mapping[str, Any], node: str) -> Json:
 
 
 def consumer(item: Mapping[str, Any]) -> Json:
-    details = {"connection_name": f"{item['peer']} -> {item['connection']}", "number": item["channel"]}
+    details = {"connection_name": _connection_name(item["peer"], item["connection"]), "number": item["channel"]}
     return {
         "queue": {"name": item["queue"], "vhost": HOST},
         "consumer_tag": item["tag"],
@@ -139,7 +139,7 @@ def consumer(item: Mapping[str, Any]) -> Json:
     }
 
 
-def overview(info: Mapping[str, Any], queues: list[Any], connections: list[Any], consumers: int) -> Json:
+def overview(info: Mapping[str, Any], queues: list[Any], consumers: int) -> Json:
     totals = {"messages": "messages", "messages_ready": "ready", "messages_unacknowledged": "unacked"}
     return {
         "management_version": API,
@@ -152,7 +152,7 @@ def overview(info: Mapping[str, Any], queues: list[Any], connections: list[Any],
         "exchange_types": [{"name": kind, "enabled": True} for kind in sorted(EXCHANGE_TYPES)],
         "object_totals": {
             "connections": info["sessions"],
-            "channels": sum(item["channels"] for item in connections),
+            "channels": info["channels"],
             "exchanges": info["exchanges"],
             "queues": info["queues"],
             "consumers": consumers,

@@ -174,6 +174,7 @@ class Management:
             "queues": len(vhost.queues),
             "exchanges": len(vhost.exchanges),
             "sessions": len(self.broker.connections),
+            "channels": self.broker.connection_count.channels,
         }
 
     def _queue_list(self) -> Iterator[Json]:

@@ -132,6 +132,7 @@ def test_info_tells_name_version_and_counts(wire: Wire) -> None:
     result = ask(wire, "broker.info").result
     assert (result["name"], result["version"], result["product"]) == ("tester", "1.2", "qpidd-py")
     assert (result["queues"], result["sessions"], result["ha"], result["blocked"]) == (1, 1, False, "")
+    assert result["channels"] == 1
     wire.broker.block("backup b is slow", "throttle")
     assert ask(wire, "broker.info").result["blocked"] == "backup b is slow"
 
@@ -394,6 +395,17 @@ def test_what_a_channel_waits_for() -> None:
     peer.frames()
     assert unconfirmed(broker) == 3
     broker.advance()
+    assert unconfirmed(broker) == 0
+
+
+def test_a_refused_publish_waits_for_nothing(broker: Broker) -> None:
+    broker.vhost.declare_queue(None, "q", True, False, False, {"x-max-length": 1, "x-overflow": "reject-publish"})
+    peer = Peer(broker)
+    peer.call(1, commands.Channel.Open())
+    peer.call(1, commands.Confirm.Select())
+    for _ in range(3):
+        peer.publish(b"", "q")
+    assert any(isinstance(frame, commands.Basic.Nack) for frame in peer.frames())
     assert unconfirmed(broker) == 0
 
 
