@@ -69,9 +69,11 @@ class Holdings:
                 held = encode_ids(subtract(ids, of_epochs(ids, foreign)))
             if held:
                 yield encode_held(queue.number, uid, held)
-            if queue.window is not None and (known := self._known_keys()):
+            if queue.window is not None and (known := self._known_keys(queue.window.newest)):
                 yield encode_held(KEYS + queue.number, uid, encode_ids([(1, known)]))
 
-    def _known_keys(self) -> int:
-        """The keys of messages up to here are those that the primary had remembered, too; 0 when that is not known."""
-        return shared(self._local.lineage, self._lineage, self._position) if self._local.whole else 0
+    def _known_keys(self, newest: int) -> int:
+        """The keys of messages up to here are those that the primary had remembered, too; 0 when that is not known.
+        Keys of messages that the primary lacks may have displaced some of them."""
+        known = shared(self._local.lineage, self._lineage, self._position) if self._local.whole else 0
+        return known if newest <= known else 0

@@ -84,6 +84,11 @@ cdef class Window:
             n += HEADS * sizeof(uint32_t) if self.heads[i] != NULL else 0
         return n
 
+    @property
+    def newest(self):
+        """Id of the message whose key came last; 0 without any."""
+        return self.at(self.tail - 1).id if self.head < self.tail else 0
+
     # ---------------------------------------------------------------- keys
 
     cdef Key hashed(self, const uint8_t* p, size_t n) noexcept:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from ha.backup.joining import JoinStep
@@ -148,15 +150,22 @@ def test_what_was_put_aside_earlier_is_forgotten_once_everything_is_taken_over()
 def test_the_keys_that_the_primary_shares_need_not_be_sent(
     lineage: Lineage, known: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Queue, "window", object())
+    monkeypatch.setattr(Queue, "window", SimpleNamespace(newest=known))
     backup = Backup()
     backup.welcome(lineage=lineage_to_json(lineage))
     told = encode_held(KEYS + 7, 70, encode_ids([(1, known)]))
     assert (("send", Kind.HELD, 0, told) in backup.done()) == bool(known)
 
 
+def test_keys_of_messages_that_the_primary_lacks_may_have_displaced_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Queue, "window", SimpleNamespace(newest=make(2, 41)))
+    backup = Backup()
+    backup.welcome(lineage=lineage_to_json({2: MINE[2], 3: Origin("id-c", make(2, 40))}))
+    assert not [call for call in backup.done() if call[:2] == ("send", Kind.HELD)]
+
+
 def test_one_that_has_holes_knows_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Queue, "window", object())
+    monkeypatch.setattr(Queue, "window", SimpleNamespace(newest=0))
     backup = Backup(whole=False)
     backup.welcome()
     assert not [call for call in backup.done() if call[:2] == ("send", Kind.HELD)]
