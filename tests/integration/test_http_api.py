@@ -453,11 +453,11 @@ def busy_channel(port: int, api: Api, wanted: dict[str, Any]) -> dict[str, Any]:
     with contextlib.closing(pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port))) as connection:
         channel = connection.channel()
         channel.confirm_delivery()
-        channel.queue_declare("q")
+        queue = channel.queue_declare("", exclusive=True).method.queue
         for _ in range(5):
-            channel.basic_publish("", "q", b"")
+            channel.basic_publish("", queue, b"")
         channel.basic_qos(prefetch_count=3)
-        channel.basic_consume("q", lambda *_: None)
+        channel.basic_consume(queue, lambda *_: None)
 
         def shown() -> dict[str, Any]:
             connection.process_data_events(0.1)
