@@ -47,6 +47,7 @@ unit test test-all: export PYTHONDONTWRITEBYTECODE :=
 # What `slow` marks is left out.  Much of the rest waits for brokers: two more at a time than there are processors.
 unit: $(BUILT)
 	@bash tools/need_system_packages.sh $(PYTHON) tests
+	@$(PY) -m tests.support.bounds
 	@$(PY) -m tests.support.compiled
 	$(PY) -m pytest -q -n $(TESTS_AT_ONCE) --dist loadfile -m "not slow" $(PYTEST_OPTIONS)
 
@@ -54,6 +55,7 @@ unit: $(BUILT)
 test-all: export ALL_TESTS := 1
 test-all: lint $(BUILT)
 	@bash tools/need_system_packages.sh $(PYTHON) tests
+	@$(PY) -m tests.support.bounds
 	@$(PY) -m tests.support.compiled
 	$(PY) -m pytest -q -n $(TESTS_AT_ONCE) --dist loadfile $(PYTEST_OPTIONS)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support import guard, parallel, programs
+from tests.support import bounds, guard, parallel, programs
 from tests.support.process import BrokerProcess
 from tests.support.rabbit import rabbit_cluster
 from tests.support.slow import few
@@ -31,6 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
     capture = config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
         guard.begin()
+        bounds.register(config)
 
 
 def pytest_unconfigure() -> None:
