@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from ha.model.environment import Depose, Json, Link
 from ha.model.local_member import LocalMember
@@ -24,7 +25,7 @@ from ha.model.position import epoch_of, text
 from ha.model.protocol import Kind
 from ha.model.pulse import Pulse
 from ha.model.status import State
-from ha.model.view import Survey
+from ha.model.view import Survey, View
 from ha.primary.arrivals import Arrivals
 from ha.primary.failing import FailingLinks
 from ha.primary.lag import Lags
@@ -111,6 +112,13 @@ class Primary(Role):
     @property
     def position(self) -> int:
         return self.engine.position
+
+    def view(self) -> View:
+        """Cut off from a majority, it names the set that others may rely on: a set that it has made smaller alone, for
+        ever, would hinder those whom it removed.  If it grants a claim that is based on the set before, it is deposed,
+        and confirms nothing under the smaller one."""
+        view = super().view()
+        return replace(view, in_sync=self.roster.relied) if view.isolated else view
 
     # ---- the hot part: once for each turn -------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ A change of the set is data (`changes.py`).  When its turn comes `next_set` comp
 record and on our own disk, `in_force` carries it out, from the log to the state of the role.
 
 Invariants:  members of the in-sync set - self  is a subset of  counting;   `may_confirm` => the set in force is on
-record, and large enough.
+record, and large enough;   what is confirmed is held by every member of `relied`.
 """
 
 from __future__ import annotations
@@ -62,6 +62,10 @@ class Roster:
         self._local = primary.local
         self._leaving: list[Peer] = []
         self._going: set[str] = set()
+        self._from = InSync()
+        """The set that the change under way makes smaller."""
+        self._former: InSync | None = None
+        """The set before the first removal that is not complete."""
         self._begun = False
         self.record: Recorder[Change] = Recorder(self._local, primary.depose, self)
         self.counting: list[Peer] = []
@@ -79,6 +83,13 @@ class Roster:
     def recovered(self) -> bool:
         """True if our first set is in force and no backup is expected any more."""
         return self._begun and not self.expected
+
+    @property
+    def relied(self) -> InSync:
+        """The newest set under which something may have been confirmed: while a removed backup still counts, the set
+        that has it."""
+        former, in_sync = self._former, self._local.persisted.in_sync
+        return former if former is not None and former.brokers == in_sync.brokers else in_sync
 
     def stop(self) -> None:
         """The role has ended; `Role.stopped` is already set."""
@@ -215,7 +226,7 @@ class Roster:
     def _smaller(self, in_sync: InSync) -> InSync | None:
         """The set without the lost peers.  Those that are back before the change begins stay, and those without which
         it would be too small: other peers, or other brokers, may have changed the set since they were lost."""
-        leaving, self._leaving, self._going = self._leaving, [], set()
+        leaving, self._leaving, self._going, self._from = self._leaving, [], set(), in_sync
         for peer in leaving:
             if peer.id not in in_sync:
                 continue
@@ -229,6 +240,7 @@ class Roster:
         """A change under way is completed even if the backup is back: it is listed again when it is complete."""
         for peer in [peer for peer in self.counting if peer.id in self._going and not peer.removal]:
             peer.removal = position
+            self._former = self._former or self._from
             self.expected.pop(peer.id, None)
             self._local.env.log("notice", f"{peer.member} is no longer in-sync; set version {in_sync.version}")
             attrs = {"version": in_sync.version}
@@ -247,6 +259,7 @@ class Roster:
             low = self._local.engine.position
         self.counting = [peer for peer in self.counting if not peer.removal or peer.removal > low]
         self.removing = any(peer.removal for peer in self.counting)
+        self._former = self._former if self.removing else None
         if self._local.persisted.in_sync.brokers:
             self._primary.dismiss_strangers({peer.id for peer in self.counting})
 
@@ -259,7 +272,7 @@ class Roster:
 
     def _other(self, in_sync: InSync, brokers: tuple[str, ...], removed: str) -> InSync:
         changed = in_sync.change_brokers(brokers, removed)
-        self._going = set(in_sync.ids - changed.ids)
+        self._going, self._from = set(in_sync.ids - changed.ids), in_sync
         return changed
 
     def _renamed(self, in_sync: InSync) -> None:

@@ -73,7 +73,9 @@ With *journals* what a broker has acknowledged outlives it, so a dead member of 
 broker that has restarted is one that stood still.
 
 An *isolated* primary has had no majority for `ha-isolation-timeout` and serves no clients.  It may answer questions for
-ever while its links do not work; a claim deposes it, and until it learns of that it confirms nothing (quorum).
+ever while its links do not work; a claim deposes it, and until it learns of that it confirms nothing (quorum).  While
+a removal is not complete it names the set before it as its own (`Roster.relied`): nothing was confirmed without the
+removed broker, and nothing will be, once the primary has granted a claim that is based on that set.
 
 `known` is an in-sync set that the manager has recorded itself; it counts as if a broker had reported it.
 

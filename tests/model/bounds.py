@@ -20,6 +20,8 @@ class Bounds:
     """How many of them are members at the beginning; 0: all."""
     spare: bool = False
     """The last one is started when a disk is lost, and not before."""
+    isolated: bool = False
+    """A primary may always be one that had no majority for long, and so hinders no promotion."""
     prefix: tuple[str, ...] = ()
     """Steps that are made first, by their words: to look deeper with the same effort."""
     symmetric: bool = False
@@ -27,7 +29,7 @@ class Bounds:
 
     def begin(self) -> tuple[Cluster, World]:
         """A cluster whose primary is `a`, with all members ready and nothing under way; then the prefix."""
-        cluster = Cluster(self.brokers, self.mode, self.listed, self.spare)
+        cluster = Cluster(self.brokers, self.mode, self.listed, self.spare, self.isolated)
         world = ready(cluster, self.left, self.listed or self.brokers)
         for words in self.prefix:
             world = _step(cluster, world, words)

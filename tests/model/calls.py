@@ -25,8 +25,10 @@ class Broken(Exception):
 class Cluster:
     """The brokers `a`, `b`, ...; the first `listed` of them are in ha-brokers-url."""
 
-    def __init__(self, brokers: int, mode: str = "quorum", listed: int = 0, spare: bool = False) -> None:
-        """`mode`: quorum or registry.  `spare`: the last one starts when a disk is lost, and not before."""
+    def __init__(
+        self, brokers: int, mode: str = "quorum", listed: int = 0, spare: bool = False, isolated: bool = False
+    ) -> None:
+        """`mode`: quorum or registry.  `spare`, `isolated`: as in `Bounds`."""
         self.names = "abcdefgh"[:brokers]
         self.registry = mode == "registry"
         self.spare = self.names[-1] if spare else ""
@@ -35,7 +37,7 @@ class Cluster:
         settings: dict[str, Any] = {"brokers": addresses, "registry": self.registry}
         settings["safety"] = "manager" if self.registry else mode
         namesakes = len(self.addresses) < brokers
-        self.hosts = [Host(name, settings, namesakes) for name in self.names]
+        self.hosts = [Host(name, settings, namesakes, isolated) for name in self.names]
         self.memory: dict[object, Any] = {}
         self.groups: tuple[str, ...] = ()
         """Brokers that are interchangeable (`symmetry.py`)."""

@@ -223,8 +223,8 @@ class ModelPromoter(Promoter):
 class Host:
     """One broker's real objects."""
 
-    def __init__(self, id: str, settings: dict[str, Any], namesakes: bool = False) -> None:
-        """`namesakes`: another broker may have had our address."""
+    def __init__(self, id: str, settings: dict[str, Any], namesakes: bool = False, isolated: bool = False) -> None:
+        """`namesakes`: another broker may have had our address.  `isolated`: as in `Bounds`."""
         self.id = id
         self.namesakes = namesakes
         self.env = ModelEnvironment()
@@ -238,6 +238,7 @@ class Host:
         node.candidacy.recent = node.local.changed = lambda: None
         self.backup = node.role
         self.primary = Primary(node.local, Claim(0, InSync(), ()), node.depose)
+        self.primary._observer.isolation.reason = "cut off" * isolated
         self.links: dict[str, ModelLink] = {}
 
     # ---- load -----------------------------------------------------------------------------------------------------
@@ -283,6 +284,7 @@ class Host:
         peers = [(self._load_peer(role, roster, found), found) for found in lead.peers]
         roster._begun, roster.may_confirm = lead.begun, lead.may_confirm
         roster.removing, roster.steady = lead.removing, lead.steady
+        roster._former = in_sync(lead.former) if lead.former else None
         self._load_recorder(roster, lead, {str(found.listing): peer for peer, found in peers if found.listing})
         return role  # type: ignore[no-any-return]
 
@@ -367,6 +369,7 @@ class Host:
             exchange=self._save_exchange(old),
             # Without a registry they are never looked at.
             holders=letters(recorder.holders) if self.settings.registry else "",
+            former=set_code(roster._former) if roster._former else None,
         )
 
     def _save_exchange(self, old: Lead | None) -> Exchange | None:

@@ -92,7 +92,8 @@ def view_of(cluster: Cluster, j: int, broker: Broker) -> View:
 
 def shown(broker: Broker) -> tuple[object, ...]:
     """All that a view depends on."""
-    return broker.up, broker.saved, broker.state, broker.whole, broker.position, broker.blank
+    former = broker.lead.former if broker.lead is not None else None
+    return broker.up, broker.saved, broker.state, broker.whole, broker.position, broker.blank, former
 
 
 def _change_members(cluster: Cluster, world: World, i: int) -> Iterator[Step]:

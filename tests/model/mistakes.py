@@ -226,6 +226,18 @@ def _one_address(ids: str) -> Iterator[None]:
         yield
 
 
+def relied_for_ever() -> AbstractContextManager[None]:
+    """A primary that is cut off names the set before a removal, although it may have confirmed without that backup."""
+
+    def release(self: Any) -> None:
+        former = self._former
+        old(self)
+        self._former = former
+
+    old = Roster.release
+    return patched(Roster, release=release)
+
+
 SMALL = Left(publishes=1, claims=1)
 SHRINK = Left(publishes=1, claims=1, losses=1)
 TWO = Left(publishes=1, claims=2)
@@ -269,5 +281,6 @@ MISTAKES: Mapping[str, Mistake] = {
     "votes-on": Mistake(votes_on, Bounds(LOST, 4, listed=3, spare=True, prefix=DROPPED_ONE)),
     "at-the-old-address": Mistake(at_the_old_address, Bounds(LOST, 4, listed=3, spare=True, prefix=FORGOTTEN)),
     "lost-votes": Mistake(lost_votes, Bounds(LOST, 4, listed=3, spare=True, prefix=DROPPED_ONE)),
+    "relied-for-ever": Mistake(relied_for_ever, Bounds(SHRINK, isolated=True)),
     "half-is-a-majority": Mistake(half_is_a_majority, Bounds(ALONE, 4, listed=3, prefix=ENTERED)),
 }

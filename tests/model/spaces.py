@@ -39,6 +39,8 @@ SPACES: Final[Mapping[str, Bounds]] = {
     "shrink": Bounds(Left(publishes=1, claims=1, losses=1)),
     "crash": Bounds(Left(publishes=1, claims=1, crashes=1)),
     "promotions": Bounds(Left(publishes=1, claims=2)),
+    "isolated": Bounds(Left(publishes=1, claims=1, losses=1), isolated=True),
+    "isolated-four": Bounds(Left(publishes=1, claims=1, losses=2), 4, isolated=True, symmetric=True),
     "demote": Bounds(Left(publishes=1, claims=1, demotes=1)),
     "member-leaves": Bounds(Left(publishes=1, claims=1, members=1)),
     "disk-lost-shrink": _replacing(Left(publishes=1, claims=1, disks=1, losses=1)),

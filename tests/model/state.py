@@ -84,6 +84,8 @@ class Lead(NamedTuple):
     """The change that is being recorded, and its set."""
     exchange: Exchange | None = None
     holders: str = ""
+    former: Set | None = None
+    """The set before the first removal that is not complete."""
 
 
 class Attempt(NamedTuple):

@@ -86,6 +86,7 @@ def _broker(broker: Broker, names: Names) -> Broker:
             peers=tuple(sorted(peer._replace(id=_named(peer.id, names)) for peer in lead.peers)),
             expected=_named(lead.expected, names),
             log=_named(lead.log, names),
+            former=_named(lead.former, names),
         )
     link = broker.link and broker.link._replace(primary=_named(broker.link.primary, names))
     disk, saved = _named(broker.disk, names), _named(broker.saved, names)

@@ -63,7 +63,10 @@ class Client:
         self._body = b""
         self._life = 0
         self._declared = -1
-        """How many total failures there had been when it declared what it needs."""
+        """How many total failures there had been when it began to declare what it needs: an answer may be under way for
+        longer than its broker lives."""
+        self._failures = 0
+        """How many there had been when this connection was opened."""
         self._next = self.rng.randrange(8)
         self.after(self.rng.uniform(0.0, 0.1), self._connect)
 
@@ -155,6 +158,7 @@ class Client:
         self.ballot = self.broker.node.local.persisted.ballot
         self.scheduler.log(self.name, f"connected to {self.broker.name}")
         self.simulation.tap.opened(self)
+        self._failures = self.history.counts["total failures"]
         self._to_send = deque(self.greeting())
         pipelined = self.rng.random() < 0.3
         for octets, _ in list(self._to_send) if pipelined else [self._to_send[0]]:
@@ -193,7 +197,7 @@ class Client:
             self._to_send.popleft()
             self.answered(method)
             if not self._to_send:
-                self._declared = self.history.counts["total failures"]
+                self._declared = self._failures
             if self._pipelined:
                 return
             if self._to_send:

@@ -470,6 +470,41 @@ def test_some_are_going_while_one_is() -> None:
     assert world.roster.removing
 
 
+def test_until_a_removal_is_complete_others_may_rely_on_the_set_before_it() -> None:
+    world = World(members=(A, B, C, D)).begun()
+    b, c, d = world.add(B), world.add(C), world.add(D)
+    before = world.in_sync
+    assert world.roster.relied is before
+    for peer in (b, d):  # the second while the first still counts
+        world.roster.remove([peer])
+        world.record.run()
+        assert world.roster.removing and world.roster.relied is before
+    c.acked = world.node.engine.position
+    world.roster.release()
+    assert world.roster.relied is world.in_sync and world.in_sync.members == (A, C)
+
+
+def test_whoever_is_listed_again_is_relied_on_by_the_newest_set() -> None:
+    world = World(members=(A, B, C)).begun()
+    b = world.add(B)
+    world.add(C)
+    world.roster.remove([b])
+    world.record.run()
+    b.acked = b.removal
+    world.roster.enlist(b)
+    world.record.run()
+    assert world.in_sync.members == (A, B, C) and world.roster.relied is world.in_sync
+
+
+def test_another_list_of_brokers_is_named_at_once() -> None:
+    """Majorities of lists that are two steps apart need not meet."""
+    world = World(members=(A, B, C)).begun()
+    world.add(B), world.add(C)
+    world.roster.change_brokers(("a:1", "c:1"), "b:1", lambda: None)
+    world.record.run()
+    assert world.roster.removing and world.roster.relied is world.in_sync
+
+
 # ---- the cluster's brokers ---------------------------------------------------------------------------------------
 
 

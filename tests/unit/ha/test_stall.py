@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 
+from ha.backup.backup import Backup
+from ha.model.position import make
 from ha.model.protocol import BACKUP
 from ha.model.status import State
+from ha.primary.primary import Primary
+from ha.promotion.claims import ClaimRequest
 from ha.shell.connection_guard import admit
 from qpidd_py.errors import ReplyCode
 from tests.unit.ha.test_ha_cluster import filled
@@ -227,6 +231,25 @@ def clients_may_come_in(world: World, name: str = "a") -> bool:
     rejection = admit(world[name].node, {})
     assert rejection is None or rejection.code == ReplyCode.CONNECTION_FORCED
     return rejection is None
+
+
+def test_a_set_that_an_isolated_primary_has_made_smaller_alone_hinders_no_other_broker() -> None:
+    """It removes c in the moment in which it is cut off, and answers questions."""
+    world = World(safety="quorum", isolation_timeout=0.5)
+    world.cluster()
+    filled(world)
+    a, before = world["a"].node, world["a"].node.view().in_sync
+    role = a.role
+    assert isinstance(role, Primary)
+    world.cut("a", "b", "c")
+    role.roster.remove([peer for peer in role.roster.counting if peer.id == "id-c"])
+    assert a.local.persisted.in_sync.ids == {"id-a", "id-b"}
+    assert a.view().in_sync == a.local.persisted.in_sync, "it may have a majority"
+    world.until(lambda: bool(role.isolation), 10.0)
+    assert a.view().in_sync == before
+    claim = ClaimRequest(2, world["c"].node.local.member, make(2, 0), before)
+    assert world["a"].node.claimed(claim)["granted"]
+    assert isinstance(a.role, Backup) and a.view().in_sync == a.local.persisted.in_sync
 
 
 @pytest.mark.parametrize("timeout", [2.0, 0.0])
