@@ -33,7 +33,7 @@ from ha.promotion.promoter import NO_WISH, Promoter, Wish
 from ha.promotion.score import Outlook
 from ha.promotion.takeover import Takeover
 from ha.role import Role
-from qpidd_py.core import Batch
+from qpidd_py.core import Batch, reading
 from qpidd_py.errors import EXIT_DISK, InvariantError, LinkError, ReplyCode
 
 
@@ -173,7 +173,7 @@ class Node:
         this call on nobody takes us for whole; as primary we go on with the others, and hand over.  A backup is whole
         again when it has joined again."""
         local = self.local
-        hole = bool(reason) and any(queue.replicated for queue, _ in local.engine.rotten_queues())
+        hole = bool(reason) and any(queue.replicated for queue, _ in reading.rotten_queues(local.engine))
         local.hole = reason if hole else ""
         if isinstance(self.role, Primary):
             if local.whole and hole:

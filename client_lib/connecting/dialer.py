@@ -226,7 +226,8 @@ class Dialer:
         elif tls.is_wrong(cause):
             self._denied(attempt, ConnectError, tls.explain(cause) or describe(cause), "unreachable")
         else:
-            self._attempt_failed(attempt, tls.explain(cause) or describe(cause))
+            refused = tls.ENDED if attempt.address.tls and transport.hung_up else ""
+            self._attempt_failed(attempt, tls.explain(cause) or refused or describe(cause))
 
     def _learn(self, transport: Transport, attempt: Attempt) -> None:
         learned = learned_addresses(transport.conversation.server_properties, attempt.address)

@@ -39,6 +39,10 @@ _REASONS = {
 }
 
 
+ENDED = "TLS failed: the broker ended it, for it stops or does not take our certificate (ssl_certfile)"
+"""A broker on asyncio closes before it can send the reason."""
+
+
 def context(options: Options) -> ssl.SSLContext:
     """Raises ConnectError if a file cannot be used."""
     if options.ssl_context is not None:
@@ -108,8 +112,7 @@ def explain(error: BaseException) -> str | None:
     if not isinstance(error, ssl.SSLError):
         return None
     if isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
-        # A broker on asyncio closes before it can send the reason
-        return "TLS failed: the broker ended it, for it stops or does not take our certificate (ssl_certfile)"
+        return ENDED
     reason = error.reason or str(error)
     advice = next((text for name, text in _REASONS.items() if name in reason), None)
     return f"TLS failed: {advice + ': ' if advice else ''}{reason}"

@@ -181,6 +181,12 @@ class Transport:
         lost = self.conversation.ended(error)
         (self._listener.lost if lost else self._listener.failed)(self, self.conversation.error or Aborted())
 
+    @property
+    def hung_up(self) -> bool:
+        """The peer has ended the connection before it sent any data."""
+        ended = self._eof or isinstance(self.cause, (ConnectionResetError, BrokenPipeError))
+        return ended and not self.conversation.bytes_received
+
     # -- using it, and the end
 
     def abort(self, reason: Exception) -> None:

@@ -24,7 +24,7 @@ from ha.model.position import epoch_of
 from ha.model.protocol import Kind, encode_held
 from ha.model.salvaged import Grade, Header, Record
 from ha.salvage.selection import Promises, Suspect
-from qpidd_py.core import Queue, decode_ids, encode_ids, soon
+from qpidd_py.core import Queue, decode_ids, encode_ids, reading, soon
 from qpidd_py.errors import LinkError
 
 SLICE: Final = 1 << 20
@@ -179,7 +179,7 @@ class Salvager:
             if not soon(queue, low - 1, self._go_on, high):
                 yield None
                 continue
-            if not (found := queue.read(low, high, READ)):
+            if not (found := reading.read(queue, low, high, READ)):
                 return
             for id, redelivered, arrival, exchange, routing_key, header, body in found:
                 grade = self._promises.grade(id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from qpidd_py.broker.adoption import adopting
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.pause import Pause
 from qpidd_py.core import Queue
@@ -20,7 +21,7 @@ class VHostConfiguration:
         return self._broker.vhost.configuration.encoded()
 
     def adopting(self, records: list[tuple[int, bytes]]) -> Iterator[None]:
-        return self._broker.vhost.configuration.adopting(records)
+        return adopting(self._broker.vhost.configuration, records)
 
     def replicated(self) -> Iterable[tuple[Queue, int]]:
         queues = self._broker.vhost.configuration.all_queues()

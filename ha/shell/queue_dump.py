@@ -15,7 +15,7 @@ from typing import Final
 from ha.model.environment import Environment, Json, Reply
 from ha.node import Node
 from ha.primary.removals import joined, run_attrs
-from qpidd_py.core import IdRuns, Queue
+from qpidd_py.core import IdRuns, Queue, reading
 from qpidd_py.errors import LinkError
 
 ROWS: Final = 10_000
@@ -42,7 +42,7 @@ def dump_steps(env: Environment, queues: Iterable[Queue], reason: str) -> Genera
     for queue in queues:
         if queue.deleted:
             continue
-        runs = queue.named(min(room, ROWS_OF_QUEUE))
+        runs = reading.named(queue, min(room, ROWS_OF_QUEUE))
         room -= len(runs.named)
         total, unnamed = _dump_queue(env, queue.name, runs, {"reason": reason}, number)
         sums["queues"] += 1

@@ -5,18 +5,18 @@ Theory.  Each change of a replicated object is one *operation*: a field table wi
 does the same with what arrives.  A backup never decides: deletions that follow from others (auto-delete) are operations
 of their own; only the bindings of a deleted object go with it on both sides.
 
-* `operations.py` makes them, `operation_rules.py` checks them.
+* `operations.py` makes them, `operation_rules.py` checks them; `adoption.py` makes a configuration equal to a snapshot.
 * The *uid* of an object is the position of the operation that made it.  Same name and other uid is another object.
-* Objects of level "none" are local: position 0, never in an operation, a snapshot or an `adopt`.
+* Objects of level "none" are local: position 0, never in an operation or a snapshot.
 * Queue numbers come from one counter, are part of the operation, and are never used twice; the counter is part of the
   snapshot, so that a promoted backup continues after the numbers of queues that it never saw.
 """
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 from qpidd_py.amqp.fields import FieldError, decode_operation, encode_table
 from qpidd_py.broker.arguments import REPLICATE
@@ -28,7 +28,7 @@ from qpidd_py.broker.numbering import NUMBER, Numbers
 from qpidd_py.broker.operation_rules import check_operation
 from qpidd_py.broker.operations import Operation, octets
 from qpidd_py.broker.queue import LOCAL_NUMBERS, DeclaredQueue, limit
-from qpidd_py.broker.settings import Key, Settings
+from qpidd_py.broker.settings import Settings
 from qpidd_py.broker.shadow import give_queue, queue_name
 from qpidd_py.broker.snapshot import Records, decode_snapshot
 from qpidd_py.core.engine import Engine
@@ -36,9 +36,6 @@ from qpidd_py.errors import LinkError
 
 log = logging.getLogger(__name__)
 
-LOOKS: Final = 16
-"""Objects that are compared in a step of `Configuration.adopting`."""
-_T = TypeVar("_T")
 Cancelled = list[tuple[Any, int, str]]
 """Consumers that a deletion ended: connection, channel, tag."""
 
@@ -67,10 +64,10 @@ class Configuration:
         self.next_number = 1
         self.links = 0  # counts changes of exchanges and of bindings between them
         self._sources: dict[Destination, dict[Exchange, None]] = {}  # those that are gone, too, until they are cleared
-        self._records = Records()
-        self.settings = Settings(engine, self._records)
+        self.records = Records()
+        self.settings = Settings(engine, self.records)
         self.effects = Effects(engine, self.settings, self.queues, observer)
-        self.debris = Debris(self._records, self._unlink)
+        self.debris = Debris(self.records, self._unlink)
         self._alternates: Counter[str] = Counter()  # name -> exchanges that have it as their alternate, there or not
         self._alternates_of_queues: Counter[str] = Counter()
         self._last_local = LOCAL_NUMBERS
@@ -88,7 +85,7 @@ class Configuration:
         flags = operation["durable"], operation["exclusive"], operation["auto_delete"]
         queue = DeclaredQueue(core, *flags, arguments, effect)
         queue.position = position
-        self._records.put(position, payload)
+        self.records.put(position, payload)
         core.owner = queue
         queue.user = str(operation.get("user", ""))  # an operation of an older version has none
         self.queues[queue.name] = queue
@@ -110,16 +107,16 @@ class Configuration:
 
     def note_used(self, queue: DeclaredQueue, position: int, payload: bytes) -> None:
         """`payload`: the operation "queue.used", its first consumer."""
-        self._records.drop(queue.used_position)
+        self.records.drop(queue.used_position)
         queue.used_position = position
-        self._records.put(position, payload)
+        self.records.put(position, payload)
 
     def drop_queue(self, queue: DeclaredQueue) -> None:
         """Deletes the queue with its messages and bindings."""
         self._unbind_all(queue)
         del self.queues[queue.name]
-        self._records.drop(queue.position)
-        self._records.drop(queue.used_position)
+        self.records.drop(queue.position)
+        self.records.drop(queue.used_position)
         self.queues_of[queue.user] -= 1
         if queue.alternate is not None:
             _count_down(self._alternates_of_queues, queue.alternate)
@@ -137,11 +134,11 @@ class Configuration:
             operation["arguments"],
         )
         exchange.position = position
-        self._records.put(position, payload)
+        self.records.put(position, payload)
         if has_queue(exchange.type, exchange.arguments):
             self._give_queue(exchange, operation)
         if exchange.numbering:
-            exchange.numbers = Numbers(exchange.name, self._records, position > 0)
+            exchange.numbers = Numbers(exchange.name, self.records, position > 0)
         self.exchanges[exchange.name] = exchange
         self.links += 1
         self._alternates[exchange.alternate or ""] += 1
@@ -169,7 +166,7 @@ class Configuration:
         """Those with names, and those of exchanges."""
         return [*self.queues.values(), *self.own_queues()]
 
-    def _numbers(self) -> list[Numbers]:
+    def numbers(self) -> list[Numbers]:
         """Those of exchanges that number their messages."""
         return [exchange.numbers for exchange in self.exchanges.values() if exchange.numbers is not None]
 
@@ -183,9 +180,9 @@ class Configuration:
         tables, exchange.tables, exchange.size = exchange.tables, {}, 0
         self.debris.add(exchange, tables)
         del self.exchanges[exchange.name]
-        self._records.drop(exchange.position)
+        self.records.drop(exchange.position)
         if exchange.numbers is not None:
-            self._records.drop(exchange.numbers.position)
+            self.records.drop(exchange.numbers.position)
         _count_down(self._alternates, exchange.alternate or "")
         self.links += 1
         self._engine.forget_routes(None if linked else exchange.mark)  # linked: others may ask for headers no longer
@@ -196,7 +193,7 @@ class Configuration:
 
     def create_binding(self, binding: Binding, position: int, payload: bytes) -> None:
         binding.position = position
-        self._records.put(position, payload)
+        self.records.put(position, payload)
         self.debris.clear(CHANGE)
         binding.source.add(binding)
         self._sources.setdefault(binding.destination, {})[binding.source] = None
@@ -207,7 +204,7 @@ class Configuration:
     def drop_binding(self, binding: Binding) -> None:
         source, left = binding.source, binding.destination
         source.remove(binding)
-        self._records.drop(binding.position)
+        self.records.drop(binding.position)
         if left not in source.tables:
             self._unlink(source, left)
         self.links += isinstance(left, Exchange)
@@ -337,82 +334,17 @@ class Configuration:
     def encoded(self) -> bytes:
         """The same in octets (`encode_snapshot`)."""
         numbers = encode_table({"op": "numbers", "next": self.next_number})
-        return self._records.encoded(numbers, self._positions() if self.debris else None)
+        return self.records.encoded(numbers, self._positions() if self.debris else None)
 
     def _positions(self) -> list[int]:
         """Of the operations that made what there is: also while records are left of what is not there any more."""
         found = [queue.position for queue in self.queues.values()]
         found += [queue.used_position for queue in self.queues.values()]
         found += [exchange.position for exchange in self.exchanges.values()]
-        found += [numbers.position for numbers in self._numbers()]
+        found += [numbers.position for numbers in self.numbers()]
         found += [binding.position for binding in self.bindings()]
         found += self.settings.positions()
         return [position for position in found if position]
-
-    def adopt(self, snapshot: list[tuple[int, bytes]]) -> None:
-        """Makes the replicated objects equal to `snapshot`.  Equal objects stay, with their messages."""
-        for _ in self.adopting(snapshot):
-            pass
-
-    def adopting(self, snapshot: list[tuple[int, bytes]]) -> Iterator[None]:
-        """The same in steps, one for each object that comes or goes and for LOOKS that stay; others must not change
-        replicated ones meanwhile.
-
-        Both position and operation are compared: two brokers that were promoted at the same time may have made
-        different objects at one position.  The listing is complete before anything is deleted, since a partial one must
-        not delete a queue.
-        """
-        wanted, records = dict(snapshot), self._records
-
-        def strange(item: DeclaredQueue | Exchange | Binding) -> bool:
-            return bool(item.position) and wanted.get(item.position) != records.payload(item.position)
-
-        def used_otherwise(queue: DeclaredQueue) -> bool:
-            return wanted.get(queue.used_position) != records.payload(queue.used_position)
-
-        def numbered_otherwise(numbers: Numbers) -> bool:
-            return wanted.get(numbers.position) != records.payload(numbers.position)
-
-        def changed(key: Key) -> bool:
-            position = self.settings.position(key)
-            return wanted.get(position) != records.payload(position)
-
-        for key in (yield from _chosen(self.settings, changed)):
-            self.settings.drop(key)
-            yield
-        for binding in (yield from _chosen(self.bindings(), strange)):
-            self.drop_binding(binding)
-            yield
-        for queue in (yield from _chosen(self.queues.values(), strange)):
-            self.drop_queue(queue)
-            yield
-        for exchange in (yield from _chosen(self.exchanges.values(), strange)):
-            self.drop_exchange(exchange)
-            yield
-        for queue in (yield from _chosen(self.queues.values(), used_otherwise)):
-            self.note_used(queue, 0, b"")
-        for numbers in (yield from _chosen(self._numbers(), numbered_otherwise)):
-            numbers.note(0, 0, b"")
-        while self.debris:  # its records count as what is here
-            self.debris.clear(1)
-            yield
-        for number, (position, payload) in enumerate(snapshot):
-            if records.payload(position) != payload:
-                self.apply(position, payload)
-                yield
-            elif number % LOOKS == 0:
-                yield
-
-
-def _chosen(items: Iterable[_T], wanted: Callable[[_T], bool]) -> Generator[None, None, list[_T]]:
-    """Those that are wanted; yields after each LOOKS."""
-    found = []
-    for number, item in enumerate(list(items)):
-        if number % LOOKS == 0:
-            yield
-        if wanted(item):
-            found.append(item)
-    return found
 
 
 def _count_down(counts: Counter[str], name: str) -> None:

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from qpidd_py.broker.broker import Broker
-from qpidd_py.core import Page, Paging
+from qpidd_py.core import Page, Paging, reading
 from qpidd_py.errors import PageError
 from qpidd_py.logrules import log_notice
 
@@ -223,7 +223,7 @@ class Pager:
 
     def _rot(self) -> str:
         """What cannot be read, and of which queues."""
-        found = self._broker.engine.rotten_queues()
+        found = reading.rotten_queues(self._broker.engine)
         named = [f"{queue.name} ({number})" for queue, number in found[:NAMED]]
         more = [f"{len(found) - NAMED} more"] if len(found) > NAMED else []
         if not found:

@@ -93,10 +93,8 @@ cdef class Engine:
     cdef int forget_decisions(self) except -1
     cdef int hold_confirm(self, Sender sender, uint64_t tag, uint64_t position, bint refused) except -1
     cdef void mark_queue(self, Queue queue) noexcept
-    cdef int relieve(self, Sender sender) except -1
     cdef int dequeue(self, Queue queue, uint64_t index) except -1
     cdef int drop_message(self, Queue queue, Queue level, uint64_t index, str reason) except -1
-    cdef int note_all(self, Queue queue, str reason, bint unacked) except -1
     cdef int note_removal(self, Queue queue, const Entry* e, str reason, bint dead) except -1
     cdef int release_confirms(self) except -1
     cdef int release_held(self) except -1

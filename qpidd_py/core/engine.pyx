@@ -135,8 +135,8 @@ cdef class Engine:
         self.retained.pop(queue, None)
         self.unlooked.discard(queue)
         self.last_queue = None
-        if self.on_removed is not None:
-            self.note_all(queue, "deleted", True)
+        if self.on_removed is not None and self.removals.note_all(queue, "deleted", True):
+            self.want_turn()
         queue.clear()
         queue.deleted = True
         queue.owner = queue.dead_letter = queue.kind = None     # they know it: it is freed with its last reference
@@ -148,12 +148,6 @@ cdef class Engine:
             (<Queue>level).parent = None
         self.forget_routes(queue)
         return cancelled
-
-    def rotten_queues(self):
-        """The queues with messages that cannot be read back, and how many of each."""
-        cdef Queue queue
-        self.rotting = {queue: None for queue in self.rotting if (<Queue>queue).unreadable}
-        return [(queue, queue.unreadable) for queue in self.rotting]
 
     def purge(self, Queue queue):
         """Drops what is ready, at once; answers how many messages that were."""
@@ -375,11 +369,6 @@ cdef class Engine:
             self.want_turn()
         return 0
 
-    cdef int note_all(self, Queue queue, str reason, bint unacked) except -1:
-        if self.removals.note_all(queue, reason, unacked):
-            self.want_turn()
-        return 0
-
     cdef void mark_queue(self, Queue queue) noexcept:
         if queue.parent is not None:
             queue = queue.parent
@@ -387,14 +376,6 @@ cdef class Engine:
             queue.dirty = True
             self.dirty_queues.append(queue)
         self.want_turn()
-
-    cdef int relieve(self, Sender sender) except -1:
-        cdef Channel channel = <Channel>sender
-        if not channel.relieved:
-            channel.relieved = True
-            self.relieved.append(channel)
-            self.want_turn()
-        return 0
 
     cdef int dequeue(self, Queue queue, uint64_t index) except -1:
         queue.dequeue(index)

@@ -117,7 +117,6 @@ cdef class Queue:
             heap_pop(&self.returned)
         elif self.next <= index:
             self.next = index + 1
-    cdef uint64_t away_from(self, uint64_t low, size_t limit) noexcept
     cdef int64_t locate(self, uint64_t id, uint64_t hint) noexcept nogil
     cdef int requeue(self, uint64_t index) noexcept
     cdef void look_from(self, uint64_t index) noexcept

@@ -26,10 +26,9 @@ from qpidd_py.core.classes cimport HIGH, count_above, next_class
 from qpidd_py.core.heap cimport heap_clear, heap_push, heap_sort
 from qpidd_py.core.ranges cimport add_or_free, ranges_add, ranges_encode
 from qpidd_py.core.ring cimport (
-    ENTRY_REDELIVERED, ENTRY_RETURNED, ENTRY_TIMED, ENTRY_WAITS, ENTRY_WHOLE, GONE, READY, UNACKED, arrival_of,
-    body_of, content_of, name_entry, priority_of, record_of, ring_after, ring_double, ring_find, ring_free, ring_full,
+    ENTRY_REDELIVERED, ENTRY_RETURNED, ENTRY_TIMED, ENTRY_WAITS, ENTRY_WHOLE, GONE, READY, UNACKED, body_of,
+    content_of, priority_of, record_of, ring_after, ring_double, ring_find, ring_free, ring_full,
     ring_merge, ring_trim)
-from qpidd_py.core.runs cimport IdRuns
 from qpidd_py.core.shares cimport fair_head
 from qpidd_py.core.wire cimport le64
 
@@ -593,82 +592,6 @@ cdef class Queue:
                 if len(found) == limit:
                     break
                 found.append((e.id, bool(e.flags & ENTRY_REDELIVERED)) + content_of(e))
-        return found
-
-    def glance(self, uint64_t after, size_t limit, size_t cut, size_t octets):
-        """As `peek`, for messages behind the id `after` of a queue without levels, with at most `cut` octets of each body
-        and the size of the whole one behind it.  Ends when headers and bodies come to `octets`, and before one that is
-        not in memory, if it is not the first (`paging.soon`)."""
-        cdef uint64_t i
-        cdef Entry* e
-        cdef size_t taken = 0
-        found = []
-        for i in range(ring_after(&self.main, after), self.main.tail):
-            e = ring_at(&self.main, i)
-            if e.state != GONE:
-                if len(found) == limit or taken >= octets or (found and (<Segment>e.segment).data == NULL):
-                    break
-                content = content_of(e, cut)
-                found.append((e.id, bool(e.flags & ENTRY_REDELIVERED), *content, body_of(record_of(e))))
-                taken += len(content[2]) + len(content[3])
-        return found
-
-    def read(self, uint64_t low, uint64_t high, size_t limit, size_t octets=NO_LIMIT):
-        """The first `limit` messages with ids in low..high, handed out or not, in order of id, as (id, redelivered,
-        arrival, exchange, routing key, header, body); arrival in ms since 1970, 0 where it was not noted.  Ends when
-        headers and bodies come to `octets`, and before one that is not in memory, if it is not the first (`paging.soon`)."""
-        cdef uint64_t i
-        cdef size_t taken = 0
-        cdef Entry* e
-        cdef Queue level
-        found = []
-        if self.levels is not None:
-            for level in self.levels:
-                high = min(high, level.away_from(low, limit) - 1)
-            for level in self.levels:
-                part = level.read(low, high, limit, octets)
-                found += part
-                if sum([len(message[5]) + len(message[6]) for message in part]) >= octets:
-                    high = part[len(part) - 1][0]       # what follows it in this level would be missing
-            return [message for message in sorted(found) if message[0] <= high][:limit]
-        if self.joining:
-            self.merge()
-        for i in range(ring_after(&self.main, low - 1) if low else self.main.head, self.main.tail):
-            e = ring_at(&self.main, i)
-            if e.id > high or len(found) == limit or taken >= octets:
-                break
-            if e.state != GONE:
-                if found and (<Segment>e.segment).data == NULL:
-                    break
-                content = content_of(e)
-                found.append((e.id, bool(e.flags & ENTRY_REDELIVERED), arrival_of(e), *content))
-                taken += len(content[2]) + len(content[3])
-        return found
-
-    cdef uint64_t away_from(self, uint64_t low, size_t limit) noexcept:
-        """The first message from `low` on that is not in memory, among the next `limit` but the first."""
-        cdef uint64_t i
-        cdef size_t looked = 0
-        cdef Entry* e
-        for i in range(ring_after(&self.main, low - 1) if low else self.main.head, self.main.tail):
-            e = ring_at(&self.main, i)
-            if e.state != GONE:
-                if looked and (<Segment>e.segment).data == NULL:
-                    return e.id
-                looked += 1
-                if looked > limit:
-                    break
-        return UNLIMITED
-
-    def named(self, size_t most):
-        """All messages, handed out or not, as at most so many runs of their ids."""
-        cdef IdRuns found = IdRuns(most)
-        cdef uint64_t i
-        cdef Queue level
-        for level in self.levels if self.levels is not None else (self,):
-            for i in range(level.main.head, level.main.tail):
-                if ring_at(&level.main, i).state != GONE:
-                    name_entry(found, ring_at(&level.main, i), False)
         return found
 
     def check(self):

@@ -81,8 +81,10 @@ cdef int settle_one(Channel channel, uint64_t tag, int action) except -1:
         consumer = <Consumer>u.consumer
         consumer.unacked -= 1
         channel.outstanding -= 1
-        if channel.prefetch:
-            engine.relieve(channel)
+        if channel.prefetch and not channel.relieved:
+            channel.relieved = True
+            engine.relieved.append(channel)
+            engine.want_turn()
         elif consumer.queue.ready:
             engine.mark_queue(consumer.queue)
     forget_slot(u)

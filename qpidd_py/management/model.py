@@ -35,6 +35,7 @@ from typing import Any, TypeVar
 
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.client_connection import ClientConnection
+from qpidd_py.core import reading
 from qpidd_py.core.queue import Queue
 from qpidd_py.errors import AmqpError, ReplyCode
 from qpidd_py.management.changes import Changes
@@ -275,7 +276,7 @@ def _glance(core: Queue, limit: int) -> Generator[Reading, None, list[Json]]:
         after = 0
         while len(shown) < limit and room > 0:
             yield from in_memory(level, after)
-            found = level.glance(after, limit - len(shown), PEEK_BODY, room)
+            found = reading.glance(level, after, limit - len(shown), PEEK_BODY, room)
             if not found:
                 break
             shown += [show_message(*message) for message in found]
@@ -290,7 +291,7 @@ def _browse(core: Queue, after: int, limit: int) -> Generator[Reading, None, lis
     room = BROWSE_OCTETS
     while len(shown) < limit:
         yield from in_memory(core, after)
-        found = core.read(after + 1, POSITION_MAX, min(limit - len(shown), BROWSE_SLICE), max(room, 1))
+        found = reading.read(core, after + 1, POSITION_MAX, min(limit - len(shown), BROWSE_SLICE), max(room, 1))
         for position, redelivered, _, exchange, routing_key, header, body in found:
             room -= len(header) + len(body)
             if room < 0 and shown:

@@ -9,7 +9,7 @@ from qpidd_py.amqp.fields import decode_operation
 from qpidd_py.broker.configuration import Configuration
 from qpidd_py.broker.operations import Operation
 from qpidd_py.broker.snapshot import read_snapshot
-from qpidd_py.core import Queue
+from qpidd_py.core import Queue, reading
 from qpidd_py.store.archive import OBJECTS, Message
 
 READ: Final = 16
@@ -47,7 +47,9 @@ def kept_queues(configuration: Configuration) -> list[Queue]:
 
 def next_messages(queue: Queue, after: int, last: int = _LAST) -> list[Message]:
     """Some, in the order of their ids; empty when there is none up to `last`."""
-    return [] if queue.deleted else [Message(queue.name, *found) for found in queue.read(after + 1, last, READ)]
+    return (
+        [] if queue.deleted else [Message(queue.name, *found) for found in reading.read(queue, after + 1, last, READ)]
+    )
 
 
 def messages(queue: Queue) -> Iterator[Message]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from qpidd_py.broker.adoption import adopt
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.configuration import Configuration
 from qpidd_py.broker.snapshot import decode_snapshot
@@ -53,7 +54,7 @@ class Replay:
         elif frame.kind == Kind.SNAPSHOT and not self._begun:
             self._begun = True
             self._engine.set_position(frame.position)
-            self._configuration.adopt(decode_snapshot(frame.body))
+            adopt(self._configuration, decode_snapshot(frame.body))
         elif frame.kind == Kind.CARRIED and frame.carry == self._carry:
             self._engine.apply_slice(frame.body[CARRY.size :])
         elif frame.kind == Kind.HEAD and frame.head[0] == self._carry:
@@ -67,7 +68,7 @@ class Replay:
         """A part of a difference."""
         if frame.kind == Kind.ADOPTED:
             self._engine.set_position(frame.position)
-            self._configuration.adopt(decode_snapshot(frame.body))
+            adopt(self._configuration, decode_snapshot(frame.body))
         elif frame.kind == Kind.DROP:
             self._engine.drop(frame.first(QUEUE), frame.body[QUEUE.size :])
         elif frame.kind == Kind.SLICE:

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from ha.model.protocol import Kind, decode_drop, decode_merge, encode_drop, encode_merge
 from qpidd_py.amqp.fields import decode_table, encode_table
+from qpidd_py.broker.adoption import adopt
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.snapshot import decode_snapshot, encode_snapshot
 from qpidd_py.core import Catchup, Connection, decode_ids, encode_ids, link_frame, records
@@ -120,7 +121,7 @@ class Owner:
         engine = self.broker.engine
         match kind:
             case Kind.SNAPSHOT:
-                self.broker.vhost.configuration.adopt(decode_snapshot(body))
+                adopt(self.broker.vhost.configuration, decode_snapshot(body))
             case Kind.SLICE:
                 engine.apply_slice(body)
             case Kind.DROP:

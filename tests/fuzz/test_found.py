@@ -10,6 +10,7 @@ import pytest
 
 from ha.model.protocol import Kind, encode_control
 from qpidd_py.amqp.fields import encode_table
+from qpidd_py.broker.adoption import adopt
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.operations import queue_operation
 from qpidd_py.errors import InvariantError, LinkError
@@ -100,9 +101,9 @@ def test_an_operation_of_no_client_is_refused_whole(change: dict[str, Any]) -> N
     configuration = Broker().vhost.configuration
     operation = queue_operation("q", 1, True, False, False, {"qpid.replicate": "all"})
     with pytest.raises(LinkError):
-        configuration.adopt([(1 << 48, encode_table({**operation, **change}))])
+        adopt(configuration, [(1 << 48, encode_table({**operation, **change}))])
     assert not configuration.queues
-    configuration.adopt([(1 << 48, encode_table(operation))])
+    adopt(configuration, [(1 << 48, encode_table(operation))])
     assert [*configuration.queues] == ["q"]
 
 
@@ -110,7 +111,7 @@ def test_two_queues_of_one_number_are_refused() -> None:
     configuration = Broker().vhost.configuration
     twins = [queue_operation(name, 1, True, False, False, {"qpid.replicate": "all"}) for name in "ab"]
     with pytest.raises(LinkError):
-        configuration.adopt([(1 << 48 | number, encode_table(twin)) for number, twin in enumerate(twins)])
+        adopt(configuration, [(1 << 48 | number, encode_table(twin)) for number, twin in enumerate(twins)])
 
 
 @pytest.mark.parametrize("time", [["x"] * 3000, "x" * 15_000])

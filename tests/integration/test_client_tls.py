@@ -1,7 +1,10 @@
 """The client library over TLS, with real brokers: what is believed, what is refused and why, and fail-over."""
 
+import contextlib
 import os
 import socket
+import ssl
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -166,6 +169,31 @@ def test_client_certificates(broker: Callable[..., TlsBroker], authority: Author
     mine = authority.certificate("client", "")
     with Connection(url, **trust, ssl_certfile=mine) as connection:
         there_and_back(connection)
+
+
+@pytest.mark.parametrize("end", ["reset", "closed", "said"])
+def test_an_end_right_after_the_handshake_is_explained(end: str, authority: Authority) -> None:
+    """A broker on asyncio does not send the reason, and if it has not read our first octets the connection is reset."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority.certificate("good"))
+
+    def serve() -> None:
+        sock, _ = listener.accept()
+        raw = socket.socket(fileno=os.dup(sock.fileno()))
+        with raw, context.wrap_socket(sock, server_side=True) as encrypted:
+            encrypted.recv(8)
+            if end == "reset":
+                raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            elif end == "said":  # that TLS ends, not why
+                with contextlib.suppress(OSError):
+                    encrypted.unwrap()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=serve)
+        server.start()
+        text = refused(f"ssl:localhost:{listener.getsockname()[1]}", ssl_trustfile=authority.file)
+        server.join(TIME)
+    assert "does not take our certificate (ssl_certfile)" in text
 
 
 def test_the_wrong_port(broker: Callable[..., TlsBroker], authority: Authority) -> None:

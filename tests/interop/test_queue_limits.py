@@ -4,6 +4,7 @@ import pika
 import pytest
 from pika.exceptions import NackError
 
+from qpidd_py.broker.adoption import adopt
 from qpidd_py.broker.vhost import VHost
 from qpidd_py.core import Engine
 from tests.support.wait import wait_for
@@ -69,6 +70,6 @@ def test_a_backup_knows_the_limits_when_it_is_promoted():
     vhost.default_replicate, backup_engine.passive = "all", True
     arguments = {"x-max-length": 7, "x-message-ttl": 99, "x-max-priority": 2, "x-overflow": "reject-publish"}
     vhost.declare_queue(None, "q", True, False, False, arguments)
-    backup.configuration.adopt(vhost.configuration.snapshot())
+    adopt(backup.configuration, vhost.configuration.snapshot())
     core = backup.queues["q"].core
     assert (core.max_count, core.ttl, core.rejects, len(core.levels or ())) == (7, 99, True, 3)

@@ -22,7 +22,7 @@ from pamqp.commands import Basic, Channel, Exchange, Queue, Tx
 
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.client_connection import ClientConnection
-from qpidd_py.core import Engine, IdRuns, link_frame
+from qpidd_py.core import Engine, IdRuns, link_frame, reading
 from tests.support.memory import PROTOCOL_HEADER, decode, deliveries, method_octets, publish_octets
 
 
@@ -175,8 +175,8 @@ def one_round(broker: Broker, victim: Victim, rng: random.Random) -> None:
     broker.engine.end_turn()
     for queue in list(broker.engine.queues.values()):
         queue.check()
-        if named(queue.named(5)) != queue.ready:
-            raise AssertionError(f"{queue!r}: {queue.named(5).named}")
+        if named(reading.named(queue, 5)) != queue.ready:
+            raise AssertionError(f"{queue!r}: {reading.named(queue, 5).named}")
         if queue.unacked:
             raise AssertionError(f"{queue!r} after its only consumer has gone")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from qpidd_py.broker.queue import DeclaredQueue
-from qpidd_py.core import Queue, decode_ids
+from qpidd_py.core import Queue, decode_ids, reading
 from qpidd_py.errors import InvariantError
 from tests.simulator.records import Contents
 from tests.simulator.scheduler import Violation
@@ -37,7 +37,7 @@ def readable(queue: Queue) -> list[Peeked]:
 
 def _between(queue: Queue, low: int, high: int) -> list[Peeked]:
     found: list[Peeked] = []
-    while low <= high and (some := queue.read(low, high, 1 << 30)):
+    while low <= high and (some := reading.read(queue, low, high, 1 << 30)):
         found += [(each[0], each[1], each[3], each[4], each[5], each[6]) for each in some]
         low = some[-1][0] + 1
     return found

@@ -26,6 +26,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ha.model.membership import InSync
+from qpidd_py.core import reading
 from tests.simulator.checks import contents, usurped
 from tests.simulator.scenario import FORGIVING
 
@@ -180,7 +181,7 @@ class Rules:
 
     def _purge(self, process: BrokerProcess) -> None:
         engine = process.engine
-        for queue, _ in engine.rotten_queues():
+        for queue, _ in reading.rotten_queues(engine):
             self.history.counts["purged of rot"] += 1
             self.scheduler.log("rm", f"an administrator purges {queue.name}")
             self.history.given_up(queue.name, contents(process).get(queue.name, {}))

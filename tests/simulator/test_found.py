@@ -13,6 +13,7 @@ from pamqp import commands
 from ha.model.environment import Answer, Outcome
 from ha.model.view import Survey
 from ha.promotion.claims import fell_silent
+from qpidd_py.broker.adoption import adopt
 from qpidd_py.broker.broker import Broker
 from qpidd_py.core import Engine
 from tests.simulator.mistakes_asker import hang_up_early
@@ -105,7 +106,7 @@ def test_two_objects_of_one_position_are_told_apart() -> None:
     one.vhost.declare_queue(None, "work", True, False, False, {})
     other.vhost.declare_queue(None, "main", True, False, False, {})
     assert one.vhost.queues["work"].position == other.vhost.queues["main"].position
-    one.vhost.configuration.adopt(other.vhost.configuration.snapshot())
+    adopt(one.vhost.configuration, other.vhost.configuration.snapshot())
     assert list(one.vhost.queues) == ["main"]
 
 

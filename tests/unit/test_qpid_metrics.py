@@ -1,5 +1,6 @@
 """`qpid-metrics`: what Prometheus reads, in its own format; against a broker behind a socket."""
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -19,6 +20,7 @@ from tests.unit.test_qpid_stat import declared
 
 RULES = Path(__file__).parents[2] / "config/prometheus/qpidd.rules.yml"
 ALERTS = Path(__file__).with_name("alerts.yml")
+DASHBOARD = Path(__file__).parents[2] / "config/grafana/qpidd.json"
 PAGE = Path(__file__).parents[2] / "docs/reference/qpid-metrics.md"
 
 QUERY = {
@@ -178,8 +180,37 @@ def test_rules_and_page_name_only_metrics_that_there_are(server, scrape):
     there = {name for name, *_ in scrape("--queues", "1")}
     rules = yaml.safe_load(RULES.read_text())["groups"][0]["rules"]
     assert all(set(re.findall(r"qpidd_\w+", rule["expr"])) <= there for rule in rules) and len(rules) == 9
+    drawn = {name for expr in drawn_by_the_dashboard() for name in re.findall(r"(?:qpidd|rabbitmq)_\w+", expr)}
+    assert drawn <= there and len(drawn) > 15
     page = set(re.findall(r"`((?:qpidd|rabbitmq)_\w+?)(?:\{\w+\})?`", PAGE.read_text()))
     assert page <= there and len(page) > 15
+
+
+def drawn_by_the_dashboard() -> list[str]:
+    """The expressions, with a cluster filled in."""
+    board = json.loads(DASHBOARD.read_text())
+    found = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    found += [each["expr"] for each in board["annotations"]["list"]]
+    return [expr.replace("$job", "orders") for expr in found]
+
+
+@needs("promtool")
+def test_expressions_of_the_dashboard_are_valid(tmp_path):
+    rules = [{"record": f"drawn:{number}", "expr": expr} for number, expr in enumerate(drawn_by_the_dashboard())]
+    file = tmp_path / "rules.yml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "drawn", "rules": rules}]}))
+    found = subprocess.run(["promtool", "check", "rules", file], capture_output=True, text=True, check=False)
+    assert found.returncode == 0 and f"{len(rules)} rules found" in found.stdout, found.stdout + found.stderr
+
+
+def test_panels_of_the_dashboard_do_not_lie_on_each_other():
+    board = json.loads(DASHBOARD.read_text())
+    places = [panel["gridPos"] for panel in board["panels"]]
+    squares = [
+        (x, y) for at in places for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])
+    ]
+    assert len(squares) == len(set(squares)) and max(x for x, _ in squares) == 23
+    assert len({panel["id"] for panel in board["panels"]}) == len(places)
 
 
 @needs("promtool")

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
+from qpidd_py.broker.adoption import LOOKS, adopt, adopting
 from qpidd_py.broker.broker import Broker
-from qpidd_py.broker.configuration import LOOKS
 from qpidd_py.broker.debris import TICK
 from qpidd_py.broker.endings import LARGE, SLICE
 from qpidd_py.broker.exchange import EXCHANGE_TYPES
@@ -319,7 +319,7 @@ def test_a_snapshot_has_what_there_is(history: Any) -> None:
         snapshot = configuration.snapshot()
         assert [position for position, _ in snapshot[1:]] == sorted(configuration._positions())
     fresh = Broker().vhost.configuration
-    fresh.adopt(configuration.snapshot())
+    adopt(fresh, configuration.snapshot())
     assert fresh.snapshot() == configuration.snapshot()
     assert {binding.key for binding in fresh.bindings()} == {binding.key for binding in configuration.bindings()}
 
@@ -332,7 +332,7 @@ def test_what_is_left_of_a_binding_is_not_taken_for_it() -> None:
     backup = broker.backup().vhost.configuration
     backup.drop_queue(backup.queues["q0"])
     assert backup.debris and backup.snapshot() != before
-    backup.adopt(before)
+    adopt(backup, before)
     assert backup.snapshot() == before and backup.exchanges["e"].size == 20
     assert not backup.debris
 
@@ -394,7 +394,7 @@ def test_what_a_backup_has_already_is_compared_in_steps() -> None:
     for count in SIZES:
         broker = make(Replicated())
         bind(broker.vhost, "topic", count, 10)
-        steps_of = broker.vhost.configuration.adopting(broker.vhost.configuration.snapshot())
+        steps_of = adopting(broker.vhost.configuration, broker.vhost.configuration.snapshot())
         costs = []
         while costs[-1:] != [0]:
             costs.append(lines_of(partial(next, steps_of, None)))

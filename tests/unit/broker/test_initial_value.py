@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pamqp import commands
 
+from qpidd_py.broker.adoption import adopt
 from qpidd_py.broker.broker import Broker
 from qpidd_py.core.shadows import copy_first
 from tests.unit.broker.numbered import done, got, link, plain, promoted, publish, queue, site
@@ -280,7 +281,7 @@ def test_a_snapshot_has_the_queue() -> None:
     peer = site(broker)
     kept(peer)
     fresh = Broker()
-    fresh.vhost.configuration.adopt(broker.vhost.configuration.snapshot())
+    adopt(fresh.vhost.configuration, broker.vhost.configuration.snapshot())
     (own,) = fresh.vhost.configuration.own_queues()
     assert (own.core.number, own.core.shadow, own.core.max_count) == (1, True, 1)
 

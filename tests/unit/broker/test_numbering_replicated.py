@@ -8,6 +8,7 @@ import pytest
 from pamqp import commands
 
 from qpidd_py.amqp.fields import encode_table
+from qpidd_py.broker.adoption import adopt
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.numbering import MOST, NUMBER, Numbers
 from qpidd_py.broker.snapshot import Records
@@ -100,10 +101,10 @@ def test_a_snapshot_has_the_last_number() -> None:
     exchange(peer)
     publish(peer, *[b"m"] * 5)
     fresh = Broker()
-    fresh.vhost.configuration.adopt(broker.vhost.configuration.snapshot())
+    adopt(fresh.vhost.configuration, broker.vhost.configuration.snapshot())
     assert last(fresh) == 5
     publish(peer, b"m")
-    fresh.vhost.configuration.adopt(broker.vhost.configuration.snapshot())
+    adopt(fresh.vhost.configuration, broker.vhost.configuration.snapshot())
     assert last(fresh) == 6
     assert fresh.vhost.configuration.snapshot() == broker.vhost.configuration.snapshot()
 
@@ -117,7 +118,7 @@ def test_a_deposed_primary_takes_the_numbers_of_the_new_one() -> None:
     publish(peer, *[b"alone"] * 5)
     peer = promoted(new)
     publish(peer, b"m")
-    broker.vhost.configuration.adopt(new.vhost.configuration.snapshot())
+    adopt(broker.vhost.configuration, new.vhost.configuration.snapshot())
     assert last(broker) == 2
 
 
@@ -127,7 +128,7 @@ def test_one_that_has_given_none_resets_a_deposed_primary() -> None:
     exchange(peer)
     new = broker.backup()
     publish(peer, b"alone")
-    broker.vhost.configuration.adopt(new.vhost.configuration.snapshot())
+    adopt(broker.vhost.configuration, new.vhost.configuration.snapshot())
     assert last(broker) == 0
 
 

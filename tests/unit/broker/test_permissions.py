@@ -8,6 +8,7 @@ import pytest
 from pamqp.commands import Basic, Channel, Confirm, Connection, Exchange, Queue, Tx
 
 from qpidd_py.amqp.fields import encode_table
+from qpidd_py.broker.adoption import adopt
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.methods import HANDLERS
 from qpidd_py.broker.settings import Key
@@ -437,7 +438,7 @@ def test_a_backup_that_joins_takes_over_the_settings(realm: Realm) -> None:
     realm.ask("permission.clear", user="anna")
     heard: list[Key] = []
     backup.vhost.configuration.settings.watchers.append(heard.append)
-    backup.vhost.configuration.adopt(realm.broker.vhost.configuration.snapshot())
+    adopt(backup.vhost.configuration, realm.broker.vhost.configuration.snapshot())
     assert backup.vhost.configuration.snapshot() == realm.broker.vhost.configuration.snapshot()
     assert heard == [Key("permission", "/", "anna"), Key("user", "", "b")]
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qpidd_py.amqp.fields import MAX_DEPTH, encode_table
+from qpidd_py.broker.adoption import adopt
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.queue import LOCAL_NUMBERS
 from qpidd_py.errors import ChannelException, ConnectionException, LinkError
@@ -60,7 +61,7 @@ def test_arguments_as_deep_as_a_client_may_send_them_reach_a_backup():
     assert [frame.name for frame in peer.frames()] == ["Queue.DeclareOk", "Exchange.DeclareOk", "Queue.BindOk"]
     assert state(broker.backup().vhost) == state(broker.vhost)
     fresh = Broker()
-    fresh.vhost.configuration.adopt(broker.vhost.configuration.snapshot())
+    adopt(fresh.vhost.configuration, broker.vhost.configuration.snapshot())
     assert state(fresh.vhost) == state(broker.vhost)
     peer.send(1, Queue.Declare(queue="deeper", arguments={"x": {"t": deep}}))
     assert peer.frames()[-1].name == "Connection.Close"
@@ -269,7 +270,7 @@ def test_backup_equals_primary(steps, more):
     # one that was away for a while
     for step in more:
         act(broker.vhost, CONNECTION, step)
-    first.vhost.configuration.adopt(broker.vhost.configuration.snapshot())
+    adopt(first.vhost.configuration, broker.vhost.configuration.snapshot())
     assert state(first.vhost) == state(broker.vhost)
     assert first.vhost.configuration.next_number == broker.vhost.configuration.next_number
     assert all_routes(first) == all_routes(restored(broker))
@@ -278,7 +279,7 @@ def test_backup_equals_primary(steps, more):
 def restored(broker):
     """What is replicated of it, made anew."""
     fresh = Broker()
-    fresh.vhost.configuration.adopt(broker.vhost.configuration.snapshot())
+    adopt(fresh.vhost.configuration, broker.vhost.configuration.snapshot())
     return fresh
 
 
@@ -302,7 +303,7 @@ def test_same_name_other_uid_is_another_queue():
     broker.advance()
     peer.send(1, Queue.Declare(queue="q"))
     broker.advance()
-    backup.vhost.configuration.adopt(broker.vhost.configuration.snapshot())
+    adopt(backup.vhost.configuration, broker.vhost.configuration.snapshot())
     assert backup.vhost.queues["q"].core.ready == 0
     assert backup.vhost.queues["q"].number == broker.vhost.queues["q"].number
 
@@ -316,7 +317,7 @@ def test_adopt_keeps_what_is_the_same_and_what_is_local():
     admin.open_channel()
     admin.call(1, Queue.Declare(queue="mine", exclusive=True, auto_delete=True))
     kept = backup.vhost.queues["q"]
-    backup.vhost.configuration.adopt(broker.vhost.configuration.snapshot())
+    adopt(backup.vhost.configuration, broker.vhost.configuration.snapshot())
     assert backup.vhost.queues["q"] is kept and kept.core.ready == 1
     assert "mine" in backup.vhost.queues
 
@@ -331,7 +332,7 @@ def test_adopt_forgets_that_a_queue_was_used_where_the_primary_does_not_know_of_
     before = broker.vhost.configuration.snapshot()
     backup.vhost.configuration.apply(broker.engine.position + 1, encode_table({"op": "queue.used", "name": "q"}))
     assert backup.vhost.configuration.snapshot() != before
-    backup.vhost.configuration.adopt(before)
+    adopt(backup.vhost.configuration, before)
     assert backup.vhost.configuration.snapshot() == before
 
 
@@ -342,7 +343,7 @@ def test_numbers_are_never_used_twice():
         peer.send(1, Queue.Delete(queue=name))
         broker.advance()
     fresh = Broker()
-    fresh.vhost.configuration.adopt(broker.vhost.configuration.snapshot())
+    adopt(fresh.vhost.configuration, broker.vhost.configuration.snapshot())
     assert fresh.vhost.configuration.next_number == 3
 
 
@@ -455,7 +456,7 @@ def test_demotion_logs_nothing():
     broker.engine.end_turn()
     assert peer.connection.finished and len(broker.batches) == batches
     assert set(broker.vhost.queues) == {"mine", "auto"}
-    broker.vhost.configuration.adopt(Broker().vhost.configuration.snapshot())
+    adopt(broker.vhost.configuration, Broker().vhost.configuration.snapshot())
     assert not broker.vhost.queues
 
 

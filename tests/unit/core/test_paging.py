@@ -10,7 +10,7 @@ import psutil
 import pytest
 from pamqp.commands import Basic
 
-from qpidd_py.core import Batch, Catchup, Engine, Queue, Route, soon
+from qpidd_py.core import Batch, Catchup, Engine, Queue, Route, reading, soon
 from qpidd_py.errors import PageError
 from tests.support.memory import MemoryClient, deliveries
 from tests.support.paged import ALL, MemoryPages
@@ -216,7 +216,7 @@ def test_what_is_read_from_the_side_waits_for_all_of_its_messages(levels: int) -
     last, come = 0, [None]
     while len(found) < 70:
         if soon(broker.queue, last, lambda: come.append(None)):
-            some = broker.queue.read(last + 1, ALL, 16)
+            some = reading.read(broker.queue, last + 1, ALL, 16)
             found += [int(message[6][:9]) for message in some]
             last = some[-1][0]
             broker.pages.everything()

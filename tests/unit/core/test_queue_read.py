@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qpidd_py.core import Catchup, Engine, Queue, decode_ids, encode_ids
+from qpidd_py.core import Catchup, Engine, Queue, decode_ids, encode_ids, reading
 from tests.support.memory import MemoryClient
 
 LAST = (1 << 64) - 1
@@ -47,10 +47,12 @@ def test_what_is_read_is_what_lies_between(
             engine.drop(1, one(id))
             del bodies[id]
     within = sorted(id for id in bodies if low <= id <= high)
-    assert [(item[0], item[6]) for item in queue.read(low, high, limit)] == [(id, bodies[id]) for id in within[:limit]]
+    assert [(item[0], item[6]) for item in reading.read(queue, low, high, limit)] == [
+        (id, bodies[id]) for id in within[:limit]
+    ]
     held = decode_ids(queue.held(low, high))
     assert [id for first, last in held for id in range(first, last + 1)] == within
-    assert [item[0] for item in queue.read(0, LAST, 100)] == sorted(bodies)
+    assert [item[0] for item in reading.read(queue, 0, LAST, 100)] == sorted(bodies)
     assert queue.held() == queue.held(0, LAST)
 
 
@@ -66,7 +68,7 @@ def test_a_message_is_read_with_all_that_it_has() -> None:
     client.publish(b"plain", "a")
     client.channel.get(queue, False)
     client.turn()
-    timed, plain = queue.read(0, LAST, 10)
+    timed, plain = reading.read(queue, 0, LAST, 10)
     assert timed[:5] == (timed[0], False, 1_800_000_000_123, b"", b"a")
     assert b"m1" in timed[5]
     assert (timed[6], plain[2], plain[6]) == (b"body", 0, b"plain")
@@ -77,7 +79,7 @@ def test_messages_next_to_the_live_stream_are_read_too() -> None:
     filled(primary, source, [0] * 6)
     backup, queue = make(0)
     backup.apply_slice(Catchup(source, b"", primary.position).slice(1 << 20) or b"")
-    assert [item[6] for item in queue.read(0, LAST, 10)] == [b"m%d" % number for number in range(6)]
+    assert [item[6] for item in reading.read(queue, 0, LAST, 10)] == [b"m%d" % number for number in range(6)]
     queue.check()
 
 
@@ -86,7 +88,7 @@ def test_reading_changes_nothing(levels: int) -> None:
     engine, queue = make(levels)
     filled(engine, queue, [0, 2, 1, 0])
     before = queue.peek(10)
-    assert len(queue.read(0, LAST, 10)) == 4
+    assert len(reading.read(queue, 0, LAST, 10)) == 4
     assert queue.peek(10) == before
     queue.check()
 
@@ -97,6 +99,6 @@ def test_a_page_that_is_full_leaves_out_no_level(octets: int) -> None:
     engine, queue = make(2)
     filled(engine, queue, [0, 0, 0, 2, 1, 0, 2, 1])
     found: list[int] = []
-    while page := queue.read(found[-1] + 1 if found else 0, LAST, 5, octets):
+    while page := reading.read(queue, found[-1] + 1 if found else 0, LAST, 5, octets):
         found += [item[0] for item in page]
-    assert found == [item[0] for item in queue.read(0, LAST, 100)] and len(found) == 8
+    assert found == [item[0] for item in reading.read(queue, 0, LAST, 100)] and len(found) == 8

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pamqp.commands import Basic
 from pamqp.header import ContentHeader
 
-from qpidd_py.core import Engine, Queue, Route
+from qpidd_py.core import Engine, Queue, Route, reading
 from qpidd_py.core.runs import runs_of
 from tests.support.memory import MemoryClient
 
@@ -245,5 +245,5 @@ def test_what_is_in_a_queue_by_name(lab: Lab) -> None:
 
 
 def contents(queue: Queue) -> tuple[list[tuple[str, str, int]], int]:
-    runs = queue.named(10)
+    runs = reading.named(queue, 10)
     return [run[:3] for run in runs.named], runs.unnamed[0]

@@ -8,7 +8,7 @@ import pytest
 from pamqp.commands import Basic
 
 from qpidd_py.amqp.codec import encode_properties
-from qpidd_py.core import Catchup, Engine, Queue, Route, decode_ids, soon
+from qpidd_py.core import Catchup, Engine, Queue, Route, decode_ids, reading, soon
 from qpidd_py.errors import RotError
 from tests.support.memory import MemoryClient
 from tests.support.paged import MemoryPages
@@ -89,7 +89,7 @@ class Broker:
             queue.check()
             assert queue.unreadable == number(queue)
         found = [(queue, queue.unreadable) for queue in self.queues if queue.unreadable]
-        assert sorted(self.engine.rotten_queues(), key=lambda item: item[0].number) == found
+        assert sorted(reading.rotten_queues(self.engine), key=lambda item: item[0].number) == found
         assert bool(found) == bool(self.engine.pool.rotten)
         self.most = max(self.most, len(found))
 
@@ -109,22 +109,22 @@ def test_they_are_counted(seed: int) -> None:
 
 def test_those_of_a_queue_that_is_deleted_are_counted_no_more() -> None:
     broker = Broker(1)
-    while not (found := broker.engine.rotten_queues()):
+    while not (found := reading.rotten_queues(broker.engine)):
         broker.step()
     for queue, _ in found:
         broker.engine.delete_queue(queue)
-    assert not broker.engine.rotten_queues() and not broker.engine.pool.rotten
+    assert not reading.rotten_queues(broker.engine) and not broker.engine.pool.rotten
 
 
 def test_those_that_a_joining_broker_drops_are_counted_no_more() -> None:
     broker = Broker(1)
-    while not (found := broker.engine.rotten_queues()):
+    while not (found := reading.rotten_queues(broker.engine)):
         broker.step()
     broker.engine.demote()
     for queue, _ in found:
         broker.engine.drop(queue.number, queue.rotten())
         queue.check()
-    assert not broker.engine.rotten_queues() and not broker.engine.pool.rotten
+    assert not reading.rotten_queues(broker.engine) and not broker.engine.pool.rotten
 
 
 def test_those_of_an_unfinished_difference_are_counted() -> None:

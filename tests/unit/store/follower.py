@@ -12,6 +12,7 @@ from typing import Any
 
 from pamqp import commands
 
+from qpidd_py.broker.adoption import adopt
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.snapshot import decode_snapshot, encode_snapshot
 from qpidd_py.core import Catchup, Engine
@@ -104,7 +105,7 @@ class Follower:
         self._cut = engine.position
         self.broker.engine.set_position(self._cut)
         snapshot = encode_snapshot(primary.broker.vhost.configuration.snapshot())
-        self._part(Kind.SNAPSHOT, snapshot, lambda: self.configuration.adopt(decode_snapshot(snapshot)))
+        self._part(Kind.SNAPSHOT, snapshot, lambda: adopt(self.configuration, decode_snapshot(snapshot)))
         self._left = [
             (queue.name, Catchup(queue.core, held.get((queue.name, queue.position), b""), self._cut))
             for queue in primary.broker.vhost.queues.values()
