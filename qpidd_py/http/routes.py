@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from qpidd_py.http import actions, definitions, views
 from qpidd_py.http.call import Call, Handler, Json, one
-from qpidd_py.http.door import Problem, not_found
+from qpidd_py.http.door import Problem, bad_request, not_found
 from qpidd_py.http.paging import part
 from qpidd_py.http.setting_routes import SETTING_ROUTES
 from qpidd_py.security.entries import HOST
@@ -232,6 +232,13 @@ def _alarms(call: Call) -> Json:
     return {"status": "ok"}
 
 
+def _relocate(call: Call) -> Json:
+    to = call.body.get("to", "")
+    if not isinstance(to, str):
+        raise bad_request(f"to {to!r:.80}, wanted the name or address of a backup, or nothing")
+    return call.door.ask("ha.relocate", to=to)  # type: ignore[no-any-return]
+
+
 def _ask(method: str) -> Handler:
     return lambda call: call.door.ask(method)
 
@@ -286,4 +293,5 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/api/health/checks/local-alarms", _alarms),
     ("GET", "/api/ha/status", _ask("ha.status")),
     ("GET", "/api/ha/query", _ask("ha.query")),
+    ("POST", "/api/ha/relocate", _relocate),
 )

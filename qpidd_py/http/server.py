@@ -25,6 +25,7 @@ from qpidd_py.http.call import Call, Handler
 from qpidd_py.http.definitions import DefinitionError
 from qpidd_py.http.door import Door, Problem, WrongLogin, bad_request
 from qpidd_py.http.gate import Gate
+from qpidd_py.http.page import add_page
 from qpidd_py.http.paging import QueryError
 from qpidd_py.http.routes import ROUTES
 from qpidd_py.security.entries import HOST
@@ -39,11 +40,14 @@ AT_ONCE: Final = 16
 RETRY_AFTER: Final = "1"
 """Seconds: for a broker that is no primary, or not there, and for one login too many of an address."""
 REALM: Final = 'Basic realm="qpidd management"'
+BY_SCRIPT: Final = "X-Requested-With"
+"""A request with this header comes from a page, whose browser would ask for the password by itself."""
 
 
 def application(target: Target) -> web.Application:
     """`target`: the broker; its login is not used."""
     found = web.Application(client_max_size=BODY_MAX, middlewares=[_problems])
+    add_page(found)
     pool, gate = ThreadPoolExecutor(AT_ONCE, "request"), Gate()
     for method, path, handler in ROUTES:
         found.router.add_route(method, path, _wrapped(target, handler, pool, gate))
@@ -125,7 +129,7 @@ async def _problems(
     try:
         return await handler(request)
     except Problem as problem:
-        return _told(problem)
+        return _told(problem, challenge=BY_SCRIPT not in request.headers)
     except (QueryError, DefinitionError) as error:
         return _told(bad_request(str(error)))
     except web.HTTPException as error:
@@ -135,8 +139,8 @@ async def _problems(
         return _told(Problem(500, "internal_error", "see the log of this process"))
 
 
-def _told(problem: Problem, allow: str | None = None) -> web.Response:
-    headers = {"WWW-Authenticate": REALM} if problem.status == 401 else {}
+def _told(problem: Problem, allow: str | None = None, challenge: bool = True) -> web.Response:
+    headers = {"WWW-Authenticate": REALM} if problem.status == 401 and challenge else {}
     if problem.status in (429, 503):
         headers["Retry-After"] = RETRY_AFTER
     if allow is not None:

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from qpidd_py.broker import pager
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.hooks import HaHooks
 from qpidd_py.broker.memory import CAUSE, MemoryWatch
@@ -329,10 +330,10 @@ def test_a_read_that_has_failed_makes_room_for_another() -> None:
 
 
 @pytest.mark.parametrize(("number", "more"), [(NAMED, ""), (NAMED + 1, "1 more"), (NAMED + 3, "3 more")])
-def test_the_alarm_names_some_queues(number: int, more: str) -> None:
+def test_the_alarm_names_some_queues(number: int, more: str, monkeypatch: pytest.MonkeyPatch) -> None:
     process = wanted()
     found: Any = [(SimpleNamespace(name=f"q{each}"), each + 1) for each in range(number)]
-    process.pager._broker = cast(Broker, SimpleNamespace(engine=SimpleNamespace(rotten_queues=lambda: found)))
+    monkeypatch.setattr(pager, "reading", SimpleNamespace(rotten_queues=lambda engine: found))
     names = [f"q{each} ({each + 1})" for each in range(NAMED)] + ([more] if more else [])
     total = number * (number + 1) // 2
     what = f"{total} messages cannot be read back, and wait: queue {', '.join(names)}"
