@@ -6,7 +6,8 @@ it reconnects before a survey has missed it.  Without this rule confirms would w
 hello each time, and the primary would count it as linked.
 
     link breaks, not proved ──▶ failing ──proved──▶ forgotten
-                                     │ for longer than ha-backup-timeout, and the smaller set is allowed
+                                     │ for longer than ha-backup-timeout, or still when a new primary has waited
+                                     │ so long for it, and the smaller set is allowed
                                      ▼
     dropped by the shrink rule, even if it is back in time, and refused until the drop is done
 
@@ -15,6 +16,7 @@ A failing backup does not count as linked (`stall.Isolation`).
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from ha.model.local_member import LocalMember
@@ -50,6 +52,11 @@ class FailingLinks:
 
     def fails(self, id: str) -> bool:
         return id in self._since
+
+    def has_waited(self, id: str) -> None:
+        """If it fails: a new primary has waited for it as long as for any other, so its next break is the last."""
+        if id in self._since:
+            self._since[id] = -math.inf
 
     def is_due(self, peer: Peer, now: float) -> bool:
         """True if this member of the set has failed for too long; it is then refused for REFUSED intervals."""

@@ -342,10 +342,13 @@ class Primary(Role):
         """Expected backups that have not even connected are treated as lost."""
         if self.stopped:
             return
-        missing = [peer for peer in self.roster.counting if peer.id in self.roster.expected and peer.link is None]
-        for peer in missing:
-            self.env.log("error", f"expected backup {peer.member} has not come back in time")
-            self._losses.lost(peer)
+        expected = [peer for peer in self.roster.counting if peer.id in self.roster.expected]
+        for peer in expected:
+            if peer.link is None:
+                self.env.log("error", f"expected backup {peer.member} has not come back in time")
+                self._losses.lost(peer)
+            else:
+                self._failing.has_waited(peer.id)
 
     def check_active(self) -> None:
         """Become active if no backup is expected any more; call this when one is back or was given up."""

@@ -68,12 +68,11 @@ def _memory(memory: Json) -> Iterator[Metric]:
         yield GaugeMetricFamily(*names[name], octets)
 
 
-def of_queues(queues: Sequence[Json], named: int) -> Iterator[Metric]:
-    """From `queue.list`: totals, and with the label `queue` for each of the `named` queues with the most messages."""
-    longest = sorted(queues, key=lambda queue: (-queue["messages"], str(queue["name"])))[:named]
+def of_queues(sums: Json, longest: Sequence[Json]) -> Iterator[Metric]:
+    """From `queue.totals`, and with the label `queue` for each of the `longest`."""
     for name, (text, field) in _QUEUE_GAUGES.items():
-        yield GaugeMetricFamily(name, text, sum(queue[field] for queue in queues))
-        if named:
+        yield GaugeMetricFamily(name, text, sums[field])
+        if longest:
             yield _each(f"{name.replace('rabbitmq_', 'rabbitmq_detailed_')}", text, longest, field)
 
 

@@ -35,6 +35,8 @@ PROGRAM: Final = "qpid-metrics"
 PORT: Final = 15692
 """As RabbitMQ's plug-in."""
 USAGE: Final = "qpid-metrics [OPTIONS]"
+NAMED_MAX: Final = 10_000
+"""Queues by name; a broker puts no more into order."""
 
 
 def make_parser() -> Parser:
@@ -80,8 +82,10 @@ class Scrape:
         from qpidd_py.cli import metric_views as views
 
         with ManagementSocket(self._target, Deadline(self._seconds)) as broker:
-            info, queues = broker.request("broker.info"), broker.request("queue.list")
-            found = [*views.of_broker(info), *views.of_queues(queues, self._queues)]
+            info, sums = broker.request("broker.info"), broker.request("queue.totals")
+            wanted = {"limit": self._queues, "sort": "messages", "reverse": True}
+            longest = broker.request("queue.page", wanted)["queues"] if self._queues else []
+            found = [*views.of_broker(info), *views.of_queues(sums, longest)]
             try:
                 query = broker.request("ha.query") if info["ha"] else None
             except RequestRefused:  # a broker outside a cluster that follows single queues
@@ -98,8 +102,8 @@ def run(options: Options, target: Target, seconds: float) -> int:
 def _check(options: Options) -> tuple[str, int]:
     """The address to listen on.  Raises UsageError."""
     address = listen_address(options)
-    if options.queues < 0:
-        raise UsageError(f"argument --queues: found {options.queues}, wanted 0 or more")
+    if not 0 <= options.queues <= NAMED_MAX:
+        raise UsageError(f"argument --queues: found {options.queues}, wanted a number from 0 to {NAMED_MAX}")
     return address
 
 

@@ -23,18 +23,29 @@ def part(items: Sequence[Json], query: Mapping[str, str]) -> Any:
     found = _sorted(_named(items, query), query)
     if "page" not in query:
         return [_columns(item, query) for item in found]
+    page, size = numbers(query)
+    return page_of(found[(page - 1) * size : page * size], len(found), len(items), query)
+
+
+def numbers(query: Mapping[str, str]) -> tuple[int, int]:
+    """The page that is wanted, from 1 on, and its size.  Raises QueryError."""
     page, size = _number(query, "page", "1"), _number(query, "page_size", "100")
     if size > PAGE_MAX:
         raise QueryError(f"page_size {size}, at most {PAGE_MAX} are possible")
-    pages = max(1, -(-len(found) // size))
+    return page, size
+
+
+def page_of(shown: Sequence[Json], matched: int, total: int, query: Mapping[str, str]) -> Json:
+    """One page with its numbers: `shown` of `matched` of `total`.  Raises QueryError if there is no such page."""
+    page, size = numbers(query)
+    pages = max(1, -(-matched // size))
     if page > pages:
         raise QueryError(f"page {page}, there are {pages}")
-    shown = found[(page - 1) * size : page * size]
     return {
         "items": [_columns(item, query) for item in shown],
         "item_count": len(shown),
-        "filtered_count": len(found),
-        "total_count": len(items),
+        "filtered_count": matched,
+        "total_count": total,
         "page": page,
         "page_size": size,
         "page_count": pages,

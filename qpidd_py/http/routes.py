@@ -10,8 +10,9 @@ from typing import Any, Final
 from qpidd_py.http import actions, definitions, views
 from qpidd_py.http.call import Call, Handler, Json, one
 from qpidd_py.http.door import Problem, bad_request, not_found
-from qpidd_py.http.paging import part
+from qpidd_py.http.paging import numbers, page_of, part
 from qpidd_py.http.setting_routes import SETTING_ROUTES
+from qpidd_py.management.pages import DEEPEST
 from qpidd_py.security.entries import HOST
 
 TEST_QUEUE: Final = "aliveness-test"
@@ -20,20 +21,28 @@ TEST_QUEUE: Final = "aliveness-test"
 # ---- lists
 
 
-def _with_node(call: Call, method: str) -> tuple[list[Json], str]:
+def _with_node(call: Call, method: str, **arguments: Any) -> tuple[Any, str]:
     """A list, and the name of the broker whose it is."""
-    info, items = call.door.ask_all([("broker.info", {}), (method, {})])
+    info, items = call.door.ask_all([("broker.info", {}), (method, arguments)])
     return items, str(info["name"])
 
 
 def _queues(call: Call) -> Any:
-    items, node = _with_node(call, "queue.list")
-    return part([views.queue(item, node) for item in items], call.query)
+    """The broker makes the page, unless it is of a pattern, of an unusual order, or far behind."""
+    query = call.query
+    page, size = numbers(query) if "page" in query else (0, 0)
+    sort = views.SORTS.get(query.get("sort", "name"))
+    if not page or sort is None or page * size > DEEPEST or query.get("use_regex") == "true":
+        items, node = _with_node(call, "queue.list")
+        return part([views.queue(item, node) for item in items], query)
+    wanted = {"offset": (page - 1) * size, "limit": size, "sort": sort, "name": query.get("name", "")}
+    found, node = _with_node(call, "queue.page", **wanted, reverse=query.get("sort_reverse") == "true")
+    shown = [views.queue(item, node) for item in found["queues"]]
+    return page_of(shown, found["matched"], found["total"], query)
 
 
 def _queue(call: Call) -> Json:
-    items, node = _with_node(call, "queue.list")
-    return views.queue(one(items, name=call["name"]), node)
+    return views.queue(*_with_node(call, "queue.info", queue=call["name"]))
 
 
 def _exchanges(call: Call) -> Any:
@@ -109,9 +118,7 @@ def _consumers(call: Call) -> Any:
 
 
 def _overview(call: Call) -> Json:
-    requests = ("broker.info", "queue.list", "subscription.list")
-    info, queues, consumers = call.door.ask_all([(method, {}) for method in requests])
-    return views.overview(info, queues, len(consumers))
+    return views.overview(*call.door.ask_all([("broker.info", {}), ("queue.totals", {})]))
 
 
 def _nodes(call: Call) -> list[Json]:

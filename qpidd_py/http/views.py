@@ -15,6 +15,18 @@ from qpidd_py.security.entries import HOST
 Json = dict[str, Any]
 API: Final = "3.10.0"
 """The version of the API that is spoken."""
+SORTS: Final = {
+    "name": "name",
+    "messages": "messages",
+    "messages_ready": "ready",
+    "messages_unacknowledged": "unacked",
+    "message_bytes": "bytes",
+    "message_bytes_ready": "ready_bytes",
+    "consumers": "consumers",
+    "message_stats.publish": "enqueued",
+    "message_stats.deliver_get": "dequeued",
+}
+"""By which a broker itself puts queues into order: names of the API, and ours."""
 DEFAULT_ARGUMENTS: Final = frozenset(("qpid.replicate",))
 """Every object has these; they say what a cluster does with it."""
 
@@ -139,7 +151,8 @@ def consumer(item: Mapping[str, Any]) -> Json:
     }
 
 
-def overview(info: Mapping[str, Any], queues: list[Any], consumers: int) -> Json:
+def overview(info: Mapping[str, Any], sums: Mapping[str, Any]) -> Json:
+    """Of `broker.info` and `queue.totals`."""
     totals = {"messages": "messages", "messages_ready": "ready", "messages_unacknowledged": "unacked"}
     return {
         "management_version": API,
@@ -155,9 +168,9 @@ def overview(info: Mapping[str, Any], queues: list[Any], consumers: int) -> Json
             "channels": info["channels"],
             "exchanges": info["exchanges"],
             "queues": info["queues"],
-            "consumers": consumers,
+            "consumers": sums["consumers"],
         },
-        "queue_totals": {name: sum(item[field] for item in queues) for name, field in totals.items()},
+        "queue_totals": {name: sums[field] for name, field in totals.items()},
         "message_stats": {"publish": info["published"], "deliver_get": info["delivered"]},
     }
 

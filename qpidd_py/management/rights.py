@@ -78,6 +78,9 @@ _SHOWN: Final = frozenset(
     (
         "broker.info",
         "queue.list",
+        "queue.page",
+        "queue.info",
+        "queue.totals",
         "exchange.list",
         "binding.list",
         "session.list",

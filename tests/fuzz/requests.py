@@ -20,6 +20,9 @@ IN_SYNC: Final[dict[str, Any]] = {"epoch": 0, "leader": "", "version": 0, "membe
 VALID: Final[list[tuple[str, dict[str, Any]]]] = [
     ("broker.info", {}),
     ("queue.list", {}),
+    ("queue.page", {"offset": 0, "limit": 5, "sort": "ready", "reverse": True, "name": "q"}),
+    ("queue.info", {"queue": "q"}),
+    ("queue.totals", {}),
     ("exchange.list", {}),
     ("binding.list", {}),
     ("session.list", {}),

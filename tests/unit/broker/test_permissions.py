@@ -332,6 +332,9 @@ def test_wrong_requests(realm: Realm, method: str, arguments: dict[str, Any], te
 REQUESTS: dict[str, tuple[dict[str, Any], dict[str, str], str]] = {
     "broker.info": ({}, {}, "monitoring"),
     "queue.list": ({}, {}, "monitoring"),
+    "queue.page": ({}, {}, "monitoring"),
+    "queue.info": ({"queue": "q"}, {}, "monitoring"),
+    "queue.totals": ({}, {}, "monitoring"),
     "session.list": ({}, {}, "monitoring"),
     "channel.list": ({}, {}, "monitoring"),
     "queue.peek": ({"queue": "q"}, {"read": "q"}, ""),

@@ -73,7 +73,9 @@ class Led:
         role._observer.isolation, role._observer.stall = isolation, stall
         role._observer.look = self._noting("look")
         role._removals = self._double("stop tick")
-        role._failing = self._double("broke look", is_due=lambda peer, now: now == 0.0, fails=lambda id: id == "id-d")
+        role._failing = self._double(
+            "broke look has_waited", is_due=lambda peer, now: now == 0.0, fails=lambda id: id == "id-d"
+        )
         role._failing.refusal = lambda id, now: f"failing {now}" if id == "id-b" else ""
         role._slow = self._double("look")
         role._slow.refusal = lambda id, now: f"slow {now}" if id == "id-c" else ""

@@ -62,3 +62,12 @@ def test_it_is_dropped_when_it_has_failed_for_too_long_and_the_rest_is_enough() 
         assert failing.is_due(backup, 1.0 + TIMEOUT) is enough
         assert bool(failing.refusal("id-b", 1.1 + TIMEOUT)) is enough
         assert not failing.refusal("id-b", 1.0 + TIMEOUT + 5 * HEARTBEAT)
+
+
+def test_the_wait_of_a_new_primary_counts_for_one_that_fails() -> None:
+    failing, backup = links(), peer(Phase.COPYING)
+    failing.has_waited("id-b")
+    failing.broke(backup, 9.9)
+    assert not failing.is_due(backup, 10.0), "it had not failed by then"
+    failing.has_waited("id-b")
+    assert failing.is_due(backup, 10.1)

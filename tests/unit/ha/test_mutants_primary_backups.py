@@ -183,6 +183,7 @@ class TestLosing:
         assert led.done() == [("lost", peer)]
         peer.link = led.links["b"]
         led.role._backup_timeout()
+        assert led.done() == [("has_waited", "id-b")]
         peer.link, led.role.stopped = None, True
         led.role._backup_timeout()
         assert led.done() == []

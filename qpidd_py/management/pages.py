@@ -1,0 +1,99 @@
+"""A page of the queues, one of them, or their totals: what it costs to ask every second does not depend on how many
+queues are shown.
+
+    queue.page    {offset=0, limit=100, sort="name", reverse=false, name=""}
+                                            queues whose names contain `name`, in this order -> {"queues": [as in
+                                            `queue.list`], "matched": number, "total": number}
+    queue.info    {queue}                   one of `queue.list`
+    queue.totals  {}                        sums over all queues
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, Final
+
+from qpidd_py.broker.broker import Broker
+from qpidd_py.broker.queue import DeclaredQueue
+from qpidd_py.management.request import Json, NotFound, RequestError, flag, text
+from qpidd_py.management.shown import show_queue
+
+DEEPEST: Final = 10_000
+"""Queues that are put into order, at most."""
+LOOKS: Final = 1000
+"""Queues that are looked at in a slice."""
+SORTS: Final[Mapping[str, Callable[[DeclaredQueue], Any]]] = {
+    "name": lambda queue: queue.name,
+    "messages": lambda queue: queue.core.ready + queue.core.unacked,
+    "ready": lambda queue: queue.core.ready,
+    "unacked": lambda queue: queue.core.unacked,
+    "bytes": lambda queue: queue.core.bytes,
+    "ready_bytes": lambda queue: queue.core.ready_bytes,
+    "consumers": lambda queue: queue.core.consumer_count,
+    "enqueued": lambda queue: queue.core.enqueued,
+    "dequeued": lambda queue: queue.core.dequeued,
+}
+_SUMS: Final = ("messages", "ready", "unacked", "bytes", "ready_bytes", "consumers")
+Answer = Generator[None, None, Json]
+_Placed = tuple[Any, str, DeclaredQueue]
+
+
+class QueuePages:
+    """Of one broker.  Each request is a generator (`turns.py`)."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._queues = broker.vhost.queues
+        self.methods: Mapping[str, Callable[[Json], Answer]] = {
+            "queue.page": self._page,
+            "queue.info": self._info,
+            "queue.totals": self._totals,
+        }
+
+    def _page(self, arguments: Json) -> Answer:
+        first, last = _bounds(arguments)
+        name, reverse = text(arguments, "name", "").lower(), flag(arguments, "reverse")
+        sort = text(arguments, "sort", "name")
+        if (key := SORTS.get(sort)) is None:
+            raise RequestError(f"sort {sort[:64]!r}, wanted one of {', '.join(SORTS)}")
+        pick = heapq.nlargest if reverse else heapq.nsmallest
+        queues, matched = list(self._queues.values()), 0
+        found: list[_Placed] = []
+        for start in range(0, len(queues), LOOKS):
+            some = [(key(each), each.name, each) for each in queues[start : start + LOOKS] if name in each.name.lower()]
+            matched += len(some)
+            found = pick(last, found + some, key=_order)
+            yield
+        shown = [show_queue(queue) for _, _, queue in found[first:] if not queue.core.deleted]
+        return {"queues": shown, "matched": matched, "total": len(queues)}
+
+    def _info(self, arguments: Json) -> Answer:
+        yield from ()
+        queue = self._queues.get(name := text(arguments, "queue"))
+        if queue is None:
+            raise NotFound(f"no queue {name[:64]!r}")
+        return show_queue(queue)
+
+    def _totals(self, arguments: Json) -> Answer:
+        queues, sums = list(self._queues.values()), dict.fromkeys(_SUMS, 0)
+        for start in range(0, len(queues), LOOKS):
+            some = queues[start : start + LOOKS]
+            for name in _SUMS:
+                sums[name] += sum(map(SORTS[name], some))
+            yield
+        return {"queues": len(queues), **sums}
+
+
+def _order(found: _Placed) -> tuple[Any, str]:
+    return found[:2]
+
+
+def _bounds(arguments: Json) -> tuple[int, int]:
+    """Where the page begins and ends.  Raises RequestError."""
+    first, limit = arguments.get("offset", 0), arguments.get("limit", 100)
+    for name, value, least in (("offset", first, 0), ("limit", limit, 1)):
+        if type(value) is not int or not least <= value <= DEEPEST:
+            raise RequestError(f"{name} {value!r:.80}, wanted a number from {least} to {DEEPEST}")
+    if first + limit > DEEPEST:
+        raise RequestError(f"offset {first} and limit {limit}, wanted {DEEPEST} together, or less")
+    return first, first + limit
