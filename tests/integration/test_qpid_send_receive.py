@@ -66,7 +66,7 @@ class Tool:
 
 
 @pytest.fixture(autouse=True)
-def no_process_is_left() -> Iterator[None]:
+def no_process_is_left(tmp_path: Path) -> Iterator[None]:  # which it needs to the end
     Tool.running = []
     yield
     for tool in Tool.running:
