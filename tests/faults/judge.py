@@ -21,7 +21,8 @@ Rules, each with the name under which `Report.problems` tells of its breach:
                  had it before nor the flag `redelivered` explains it; nor, where the broker may take a message for
                  one queue and refuse it for another (`uneven`), that the library has sent it again and one says so
     torn         the audit has some messages of a transaction and not others; `phantom`: any of an aborted one
-    filtered     a receiver that drops duplicates handed an id out twice
+    filtered     a receiver that drops duplicates handed out again what says `redelivered` or `x-resent`; for what says
+                 neither see `unmarked` and `again`
     late         close() took longer than it may
 """
 
@@ -210,7 +211,8 @@ class Judge:
         handed_out: set[tuple[str, str]] = set()
         for event in self.of("receive"):
             key = (event["client"], event["id"])
-            if key in handed_out and event["client"] in self.evidence.filtered:
+            marked = event.get("redelivered") or event.get("resent")
+            if marked and key in handed_out and event["client"] in self.evidence.filtered:
                 yield f"{event['id']} by {event['client']}"
             handed_out.add(key)
 

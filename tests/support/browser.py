@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,10 +12,10 @@ from typing import Any, Final
 
 import aiohttp
 
-from tests.support import programs
+from tests.support import programs, system
 from tests.support.wait import wait_for
 
-CHROMIUM: Final = shutil.which("chromium")
+CHROMIUM: Final = system.which("chromium")
 TIME: Final = 60.0
 _OPTIONS: Final = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--no-default-browser-check"),
