@@ -13,7 +13,8 @@ Rules, each with the name under which `Report.problems` tells of its breach:
     settled      what was sent is confirmed once, refused, or said to be unsettled; nothing else is settled
     repentant    the library re-sends what it has reported as confirmed
     copies       the audit has an id more often than it was sent and re-sent, by the library's own word
-    unmarked     a second copy in the audit without `x-resent`
+    unmarked     a second copy in the audit without `x-resent`; or one that a receiver which drops duplicates handed
+                 out, and that says neither `redelivered` nor `x-resent`
     order        the audit's first copies of one sender are not in the order of its sends; nor is what a receiver
                  that is alone on its queue got, but for what says `redelivered` or `x-resent` (what a silently
                  dead connection has had comes later)
@@ -21,8 +22,7 @@ Rules, each with the name under which `Report.problems` tells of its breach:
                  had it before nor the flag `redelivered` explains it; nor, where the broker may take a message for
                  one queue and refuse it for another (`uneven`), that the library has sent it again and one says so
     torn         the audit has some messages of a transaction and not others; `phantom`: any of an aborted one
-    filtered     a receiver that drops duplicates handed out again what says `redelivered` or `x-resent`; for what says
-                 neither see `unmarked` and `again`
+    filtered     a receiver that drops duplicates handed an id out twice, though the second says what it is
     late         close() took longer than it may
 """
 
@@ -174,12 +174,13 @@ class Judge:
             if copy.id in seen and not copy.resent:
                 yield copy.id
             seen.add(copy.id)
+        yield from (f"{event['id']} by {event['client']}" for event in self.unfiltered() if not _marked(event))
 
     def disordered(self) -> Iterator[str]:
         yield from _disordered("audit", (copy.id for copy in self.evidence.audit))
         for receiver in sorted(self.evidence.alone):
             mine = (event for event in self.of("receive") if event["client"] == receiver)
-            fresh = (event for event in mine if not (event.get("redelivered") or event.get("resent")))
+            fresh = (event for event in mine if not _marked(event))
             yield from _disordered(receiver, (event["id"] for event in fresh))
 
     def again(self) -> Iterator[str]:
@@ -208,12 +209,15 @@ class Judge:
         yield from sorted(self.history.aborted & self.copies.keys())
 
     def filtered_twice(self) -> Iterator[str]:
+        return (f"{event['id']} by {event['client']}" for event in self.unfiltered() if _marked(event))
+
+    def unfiltered(self) -> Iterator[Event]:
+        """What a receiver that drops duplicates handed out again."""
         handed_out: set[tuple[str, str]] = set()
         for event in self.of("receive"):
             key = (event["client"], event["id"])
-            marked = event.get("redelivered") or event.get("resent")
-            if marked and key in handed_out and event["client"] in self.evidence.filtered:
-                yield f"{event['id']} by {event['client']}"
+            if key in handed_out and event["client"] in self.evidence.filtered:
+                yield event
             handed_out.add(key)
 
     def late(self) -> Iterator[str]:
@@ -260,6 +264,10 @@ def judge(evidence: Evidence) -> Report:
 def _problem(name: str, offenders: list[str]) -> str:
     more = f" and {len(offenders) - NAMED} more" if len(offenders) > NAMED else ""
     return f"{name}: {', '.join(offenders[:NAMED])}{more}"
+
+
+def _marked(event: Event) -> bool:
+    return bool(event.get("redelivered") or event.get("resent"))
 
 
 def _disordered(where: str, ids: Iterable[str]) -> Iterator[str]:

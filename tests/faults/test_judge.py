@@ -146,6 +146,14 @@ def filter_nothing(found: Evidence) -> None:
     found.filtered = {"r"}
 
 
+def filter_nothing_of_what_says_nothing(found: Evidence) -> None:
+    """As after a fail-over that forgets what was handed out: the receiver has lost its connection."""
+    filter_nothing(found)
+    receives = [number for number, event in enumerate(found.application) if event["kind"] == "receive"]
+    again = [number for number in receives if found.application[number]["id"] == "s:4"][-1]
+    found.application[again] = {**found.application[again], "redelivered": False, "resent": False}
+
+
 def hang_in_close(found: Evidence) -> None:
     found.closed.append(("r", 9.0, 5.0))
 
@@ -170,6 +178,7 @@ def spoil(found: Evidence) -> None:
         (deliver_in_disorder, "order: s:6 after s:7 (r)"),
         (hand_out_twice, "again: s:1: 2 times, 1 in the audit"),
         (filter_nothing, "filtered: s:4 by r"),
+        (filter_nothing_of_what_says_nothing, "unmarked: s:4 by r"),
         (hang_in_close, "late: r: 9.0 s, 5.0 s allowed"),
         (spoil, "changed: s:1"),
     ],
