@@ -33,8 +33,9 @@ class Bounds:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        marker = item.get_closest_marker("timeout")
-        self._left = float(marker.args[0] if marker else self._config.getini("timeout")) + GRACE
+        marker, given = item.get_closest_marker("timeout"), self._config.getoption("timeout", None)
+        time = marker.args[0] if marker else self._config.getini("timeout") if given is None else given
+        self._left = float(time) + GRACE if float(time) else 0.0  # 0: a test may take as long as it likes
         self._begin()
         try:
             return (yield)
@@ -54,7 +55,8 @@ class Bounds:
             terminal.write_line(f"FAILED ({report.when}) {report.nodeid}")
 
     def _begin(self) -> None:
-        faulthandler.dump_traceback_later(self._left, file=self._errors, exit=True)
+        if self._left:
+            faulthandler.dump_traceback_later(self._left, file=self._errors, exit=True)
 
 
 def register(config: pytest.Config) -> None:

@@ -15,7 +15,6 @@ import aiohttp
 from tests.support import programs, system
 from tests.support.wait import wait_for
 
-CHROMIUM: Final = system.which("chromium")
 TIME: Final = 60.0
 _OPTIONS: Final = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--no-default-browser-check"),
@@ -57,19 +56,28 @@ _TEXT: Final = "document.body.innerText"
 @contextlib.contextmanager
 def opened(url: str, folder: Path, width: int = 1280) -> Iterator[Page]:
     """`folder`: for the browser's profile."""
-    assert CHROMIUM is not None
     place = folder / "profile" / "DevToolsActivePort"
-    command = [CHROMIUM, *_OPTIONS, f"--user-data-dir={place.parent}", "--remote-debugging-port=0", "about:blank"]
+    command = [
+        str(system.which("chromium")),
+        *_OPTIONS,
+        f"--user-data-dir={place.parent}",
+        "--remote-debugging-port=0",
+        "about:blank",
+    ]
     process = programs.start(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     loop = asyncio.new_event_loop()
     try:
         wait_for(lambda: place.exists() and place.read_text().count("\n") == 1, TIME, "the browser has a port")
         session, socket = loop.run_until_complete(_connected(int(place.read_text().split()[0])))
-        page = Page(loop, socket)
-        page.command("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
-        page.command("Page.navigate", url=url)
-        yield page
-        loop.run_until_complete(session.close())
+        try:
+            page = Page(loop, socket)
+            page.command(
+                "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False
+            )
+            page.command("Page.navigate", url=url)
+            yield page
+        finally:
+            loop.run_until_complete(session.close())
     finally:
         process.terminate()
         process.wait(TIME)

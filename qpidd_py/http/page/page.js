@@ -112,7 +112,6 @@ function showConnections(found) {
 }
 
 function fail(error) {
-  if (error.status === 401 && at("main").hidden) return leave("Wrong user or password, or no right to look.");
   warn("error", error.status ? error.message : "qpid-http does not answer. The page goes on asking.");
 }
 
@@ -138,6 +137,7 @@ async function look() {
     warn("error", "");
   } catch (error) {
     if (stale()) return;
+    if (error.status === 401) return leave("Wrong user or password, or no right to look.");
     if (error.status === 400 && page > 1) page = 1;  // queues have gone
     else fail(error);
   }
