@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Generator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.queue import DeclaredQueue
@@ -23,8 +23,8 @@ DEEPEST: Final = 10_000
 """Queues that are put into order, at most."""
 LOOKS: Final = 1000
 """Queues that are looked at in a slice."""
-SORTS: Final[Mapping[str, Callable[[DeclaredQueue], Any]]] = {
-    "name": lambda queue: queue.name,
+SORTS: Final[Mapping[str, Callable[[DeclaredQueue], int]]] = {
+    "name": lambda queue: 0,  # among equals the names decide
     "messages": lambda queue: queue.core.ready + queue.core.unacked,
     "ready": lambda queue: queue.core.ready,
     "unacked": lambda queue: queue.core.unacked,
@@ -36,7 +36,7 @@ SORTS: Final[Mapping[str, Callable[[DeclaredQueue], Any]]] = {
 }
 _SUMS: Final = ("messages", "ready", "unacked", "bytes", "ready_bytes", "consumers")
 Answer = Generator[None, None, Json]
-_Placed = tuple[Any, str, DeclaredQueue]
+_Placed = tuple[int, str, DeclaredQueue]
 
 
 class QueuePages:
@@ -56,11 +56,13 @@ class QueuePages:
         sort = text(arguments, "sort", "name")
         if (key := SORTS.get(sort)) is None:
             raise RequestError(f"sort {sort[:64]!r}, wanted one of {', '.join(SORTS)}")
-        pick = heapq.nlargest if reverse else heapq.nsmallest
+        pick = heapq.nlargest if reverse and sort == "name" else heapq.nsmallest
+        sign = -1 if reverse else 1
         queues, matched = list(self._queues.values()), 0
         found: list[_Placed] = []
         for start in range(0, len(queues), LOOKS):
-            some = [(key(each), each.name, each) for each in queues[start : start + LOOKS] if name in each.name.lower()]
+            part = queues[start : start + LOOKS]
+            some = [(sign * key(each), each.name, each) for each in part if name in each.name.lower()]
             matched += len(some)
             found = pick(last, found + some, key=_order)
             yield
@@ -84,7 +86,7 @@ class QueuePages:
         return {"queues": len(queues), **sums}
 
 
-def _order(found: _Placed) -> tuple[Any, str]:
+def _order(found: _Placed) -> tuple[int, str]:
     return found[:2]
 
 

@@ -37,7 +37,7 @@ def text(arguments: Json, name: str, default: str | None = None) -> str:
     """Raises RequestError unless it is a string."""
     value: Any = arguments.get(name, default)
     if not isinstance(value, str):
-        raise RequestError(f"{name} is {value!r}, wanted a string")
+        raise RequestError(f"{name} is {value!r:.80}, wanted a string")
     return value
 
 
@@ -45,5 +45,5 @@ def flag(arguments: Json, name: str) -> bool:
     """Raises RequestError unless it is a boolean; false if it is absent."""
     value: Any = arguments.get(name, False)
     if not isinstance(value, bool):
-        raise RequestError(f"{name} is {value!r}, wanted true or false")
+        raise RequestError(f"{name} is {value!r:.80}, wanted true or false")
     return value

@@ -44,7 +44,8 @@ def ask(monkeypatch: pytest.MonkeyPatch) -> Ask:
 @pytest.mark.parametrize("sort", SORTS)
 @pytest.mark.parametrize("reverse", [False, True])
 def test_pages_are_the_list_in_order(ask: Ask, sort: str, reverse: bool) -> None:
-    expected = sorted(ask("queue.list")["result"], key=itemgetter(sort, "name"), reverse=reverse)
+    by_name = sorted(ask("queue.list")["result"], key=itemgetter("name"))
+    expected = sorted(by_name, key=itemgetter(sort), reverse=reverse)  # equals stay in the order of their names
     found: list[Any] = []
     for offset in range(0, NUMBER, 13):
         page = ask("queue.page", offset=offset, limit=13, sort=sort, reverse=reverse)["result"]
@@ -86,6 +87,8 @@ def test_one_of_them(ask: Ask) -> None:
         ({"offset": 9999, "limit": 2}, "offset 9999 and limit 2, wanted 10000 together, or less"),
         ({"offset": "1" * 900}, "wanted a number"),
         ({"name": 5}, "name is 5"),
+        ({"name": [1] * 900}, "name is [1, 1, 1"),
+        ({"reverse": {"a": "b" * 900}}, "reverse is {'a': 'bbb"),
         ({"reverse": "yes"}, "reverse is 'yes'"),
     ],
 )
