@@ -103,6 +103,11 @@ def test_holds_what_the_broker_needs_and_no_tools_for_development(tree: Path) ->
     assert not list(site_packages(tree).glob("*.pth"))  # each would be read at each start of a tool
 
 
+def test_the_page_of_the_api_is_there(tree: Path) -> None:
+    page = site_packages(tree) / "qpidd_py/http/page"
+    assert {path.suffix for path in page.iterdir() if path.is_file()} == {".py", ".html", ".css", ".js"}
+
+
 def test_modules_are_compiled(tree: Path) -> None:
     """The user who runs the tools cannot write there; `qpid-ha` would compile everything at each call."""
     modules = [*site_packages(tree).rglob("*.py"), *(tree / "usr/lib/ocf/lib/qpid").rglob("*.py")]
