@@ -31,6 +31,11 @@ def respect_an_isolated_primary() -> AbstractContextManager[None]:
     return patched(View, leads=property(lambda self: self.state.is_primary))
 
 
+def name_the_set_that_it_made_alone() -> AbstractContextManager[None]:
+    """An isolated primary names a set without a backup that it has removed since, as if others could rely on that."""
+    return patched(Roster, relied=property(lambda self: self._local.persisted.in_sync))
+
+
 def wait_for_every_claim() -> AbstractContextManager[None]:
     """A promotion fails when a broker that answered the question does not answer the claim, whatever the mode."""
 

@@ -35,6 +35,7 @@ RUNS = 16
     ("name", "mistake", "expected"),
     [
         ("a-primary-that-only-answers", mistakes.respect_an_isolated_primary, "liveness"),
+        ("removed-by-one-that-only-answers", mistakes.name_the_set_that_it_made_alone, "liveness"),
         ("it-answers-questions-and-no-claim", mistakes.wait_for_every_claim, "liveness"),
         ("links-that-break-before-they-are-complete", mistakes.forgive_broken_links, "liveness"),
         ("links-that-break-when-they-are-complete", mistakes.believe_complete_links, "liveness"),
