@@ -48,9 +48,9 @@ class Joined(Site):
     def _fail_over(self) -> None:
         self._members.brokers[self._away].start()
         self._members.settled(self._primary)
-        self._members.level()
+        self._members.caught_up(self._away, self._primary)
         self._members.brokers[self._primary].kill()
-        self._primary = self._members.promote_newest(self._away)
+        self._primary = self._members.promote_newest(self._away, behind=True)  # clients may be at work to the end
         self._members.settled(self._primary)
 
 

@@ -55,14 +55,15 @@ class Members:
         self.tool("promote", "--cluster-manager", name=first)
         self.settled(first)
 
-    def promote_newest(self, *names: str) -> str:
-        """As a manager does: asks one after the other until one accepts; who is behind refuses and names the better."""
+    def promote_newest(self, *names: str, behind: bool = False) -> str:
+        """As a manager does: asks one after the other until one accepts; who is behind refuses and names the better.
+        `behind`: another one may hold more, which was not confirmed."""
         refusals: list[str] = []
 
         def accepted() -> str:
             for name in names:
                 try:
-                    self.ask(name, "ha.promote")
+                    self.ask(name, "ha.promote", behind=behind)
                     return name
                 except RequestRefused as error:
                     refusals.append(str(error))
@@ -99,6 +100,11 @@ class Members:
             return {self.ask(name, "ha.query")["position"] for name, broker in self.brokers.items() if broker.running}
 
         wait_for(lambda: len(positions()) == 1, TIME, lambda: f"one position: {positions()}")
+
+    def caught_up(self, name: str, primary: str) -> None:
+        """It has what the primary has now, whatever clients go on to do."""
+        wanted = self.ask(primary, "ha.query")["position"]
+        wait_for(lambda: self.ask(name, "ha.query")["position"] >= wanted, TIME, f"{name} comes to {wanted}")
 
     def tool(self, *words: str, name: str = "a", code: int = 0, login: str = "") -> str:
         """What `qpid-ha` prints, with the cluster's login or another one."""
