@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import socket
 import sys
 import time
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from typing import Any, Final
 import pika
 
 from client_lib import Connection, Message, aio
+from client_lib.connecting.wire import content_frames, method_frame, publish_method
 from client_lib.failover import FailoverConnection
 
 PATTERNS: Final = ("window", "sync", "consume")
@@ -286,6 +288,38 @@ def select_sync(job: Job, meter: Meter) -> None:
     SelectPublisher(Job(job.address, job.queue, job.count, 1, job.size), meter)
 
 
+# ---- no library -----------------------------------------------------------------------------------------------------
+
+
+def socket_sync(job: Job, meter: Meter) -> None:
+    """The same octets for each message, and nothing else: no library can be quicker than the kernel and the broker."""
+    with _logged_in(job) as sock:
+        pieces = content_frames(1, b"".join(_properties(0).encode()), job.body, 65536)
+        octets = publish_method(1, "", job.queue, False) + b"".join(pieces)
+        meter.start()
+        for _ in range(job.count):
+            sock.sendall(octets)
+            sock.recv(4096)
+        meter.stop()
+
+
+def _logged_in(job: Job) -> socket.socket:
+    """A connection with channel 1, which confirms."""
+    sock = socket.create_connection((job.parameters.host, job.parameters.port))
+    credentials = pika.PlainCredentials("guest", "guest").response_for(pika.spec.Connection.Start(mechanisms=b"PLAIN"))
+    sock.sendall(b"AMQP\x00\x00\x09\x01")
+    for channel, methods in (
+        (0, [pika.spec.Connection.StartOk({}, *credentials, "en_US")]),
+        (0, [pika.spec.Connection.TuneOk(0, 131072, 0), pika.spec.Connection.Open("/")]),
+        (1, [pika.spec.Channel.Open()]),
+        (1, [pika.spec.Confirm.Select()]),
+    ):
+        sock.recv(65536)
+        sock.sendall(b"".join(method_frame(channel, method) for method in methods))
+    sock.recv(65536)
+    return sock
+
+
 Load = Callable[[Job, Meter], object]
 LOADS: Final[dict[tuple[str, str], Load]] = {
     ("pika Select", "window"): SelectPublisher,
@@ -302,6 +336,7 @@ LOADS: Final[dict[tuple[str, str], Load]] = {
     ("pika style", "window"): failover_window,
     ("pika style", "sync"): failover_sync,
     ("pika style", "consume"): failover_consume,
+    ("plain socket", "sync"): socket_sync,
 }
 """BlockingConnection has no way to publish with a window of confirms."""
 SIDES: Final = tuple(dict.fromkeys(side for side, _ in LOADS))

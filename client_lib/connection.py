@@ -27,6 +27,7 @@ from client_lib.core.states import State
 from client_lib.errors import ConnectionClosed, Timeout
 from client_lib.link.link import POLITE_CLOSE, Link, LinkState
 from client_lib.message import Message
+from client_lib.monitor import ThreadMonitor
 from client_lib.options import connection_settings
 from client_lib.session import Opener, Session
 from client_lib.unheard import Unheard, doubtful, raise_first
@@ -52,7 +53,7 @@ class Connection(Opener):
         parameters.check(addresses, self.options)
         self._addresses = addresses
         self._loop = thread_loop()
-        self._changed = threading.Condition()
+        self._changed = ThreadMonitor()
         self.link = Link(addresses, self.options, self._loop, self._changed)
         self._thread: threading.Thread | None = None
         self._stopping = False
@@ -217,7 +218,7 @@ class Connection(Opener):
 
     def forked(self) -> None:
         """In the child after fork(2).  Locks may be held by threads that are not there any more."""
-        self._changed = self.link.monitor = threading.Condition()
+        self._changed = self.link.monitor = ThreadMonitor()
         self.link.forked()
         self._thread = None
         for session in self._sessions.values():

@@ -56,7 +56,7 @@ class Receiving(Subscription):
         self.waiting += 1
         self._worker.wake_others()
         try:
-            with self._waiting.pausing(False) as pause:
+            with self._waiting.pausing(True) as pause:
                 return self._take_later(deadline, pause)
         finally:
             self.waiting -= 1

@@ -16,6 +16,7 @@ from client_lib.core.session_core import SessionCore
 from client_lib.core.subscription import Subscription
 from client_lib.errors import Empty, MessagingError, Timeout
 from client_lib.link.link import Link
+from client_lib.monitor import ThreadMonitor
 from client_lib.steps import Steps
 from client_lib.unheard import raise_first
 
@@ -55,13 +56,28 @@ class Pausing:
             self._lending.leave(self._reads)
 
 
+class Reading:
+    """Lets a thread read that waits at a monitor which is no session's, for more than the broker's messages."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    def pausing(self, monitor: threading.Condition) -> Pausing:
+        return Pausing(monitor, self._link, True)
+
+    def nudge(self) -> None:
+        """The thread that waits has to look: from any other thread, after a notice at the monitor."""
+        lending = self._link.lending
+        if lending is not None:
+            lending.nudge()
+
+
 class Waiting:
     """One per session."""
 
     def __init__(self, owner: Owner, link: Link, name: str, transactional: bool) -> None:
-        self.lock = threading.RLock()
-        """That of `monitor`; to enter it costs a fifth."""
-        self.monitor = threading.Condition(self.lock)
+        self.monitor = ThreadMonitor()
+        self.lock = self.monitor.lock
         self.core = SessionCore(link, name, self.monitor, transactional)
         self.worker = self.core.worker
         self.settle, self.settle_all = self.core.settle, self.core.settle_all
@@ -219,8 +235,8 @@ class Waiting:
 
     def forked(self, error: MessagingError | None) -> None:
         """In the child after fork(2).  Locks may be held by threads that are not there any more."""
-        self.lock = threading.RLock()
-        self.monitor = self.worker.monitor = threading.Condition(self.lock)
+        self.monitor = self.worker.monitor = ThreadMonitor()
+        self.lock = self.monitor.lock
         self.core.forked(error)
 
 

@@ -41,6 +41,10 @@ class LoopMonitor:
     ) -> None:
         return None
 
+    @property
+    def lock(self) -> LoopMonitor:
+        return self
+
     def notify_all(self) -> None:
         """Wakes as many tasks of each line as may continue now."""
         for line in list(self._busy):

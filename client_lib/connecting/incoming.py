@@ -2,8 +2,9 @@
 
 A delivery is three frames: method, header, body.  pika makes an object of each, decodes all properties and puts them
 together again.  Here the three are read at once and the properties stay octets (`client_lib.message.unread`), if a
-taker is known for the consumer tag and the body is one frame; the rest of a small delivery is waited for.  Everything
-else is given to `other`, frame by frame: what is malformed, too, so that it is refused there.
+taker is known for the consumer tag and the body is one frame; the rest of a small delivery is waited for.  Deliveries
+for one taker that follow each other are handed over together.  Everything else is given to `other`, frame by frame:
+what is malformed, too, so that it is refused there.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import struct
 from collections.abc import Callable
 from typing import Protocol
 
-Taker = Callable[[int, bool, str, str, bytes, bytes], None]
+Arrival = tuple[int, bool, str, str, bytes, bytes]
 """delivery tag, redelivered, exchange, routing key, property list, body."""
+Taker = Callable[[list[Arrival]], None]
 Confirmed = Callable[[int, bool, bool], None]
 """delivery tag, multiple, taken."""
 
@@ -21,6 +23,7 @@ METHOD, HEADER, BODY = 1, 2, 3
 KINDS = (METHOD, HEADER, BODY, 8)
 END = 0xCE
 DELIVER, ACK, NACK = (struct.pack(">HH", 60, number) for number in (60, 80, 120))
+ONLY_ACK = (ACK,)
 OTHER = -1
 ROUTES = 1024  # pairs of exchange and routing key that are remembered
 _HEAD = struct.Struct(">BHI")
@@ -48,6 +51,9 @@ class Incoming:
         self._rest = b""
         self._end = 0
         self._routes: dict[bytes, tuple[str, str]] = {}
+        self._taker: Taker | None = None
+        self._arrived: list[Arrival] = []
+        """What was read for `_taker`."""
 
     def feed(self, data: bytes) -> None:
         """Reads what is complete and keeps the rest.  Raises what `other` and the channels raise."""
@@ -57,28 +63,38 @@ class Incoming:
         while at < limit:
             used = self._read(data, at, limit)
             if used == OTHER:
+                self._hand_over()
                 used = self._other(data[at : self._end])
             if not used:
                 self._rest = data[at:]
-                return
+                break
             at += used
+        self._hand_over()
 
     def feed_quick(self, data: bytes) -> bytes | None:
         """As `feed`, but stops before anything but a delivery or a basic.ack, and returns the rest: for `feed`."""
         if self._rest:
             data, self._rest = self._rest + data, b""
-        at, limit = 0, len(data)
+        at, limit, left = 0, len(data), None
         while at < limit:
-            used = OTHER if data[at + 7 : at + 11] == NACK else self._read(data, at, limit)
+            used = self._read(data, at, limit, ONLY_ACK)
             if used == OTHER:
-                return data[at:]
+                left = data[at:]
+                break
             if not used:
                 self._rest = data[at:]
-                return None
+                break
             at += used
-        return None
+        self._hand_over()
+        return left
 
-    def _read(self, data: bytes, at: int, limit: int) -> int:
+    def _hand_over(self) -> None:
+        arrived, taker = self._arrived, self._taker
+        if arrived and taker is not None:
+            self._arrived = []
+            taker(arrived)
+
+    def _read(self, data: bytes, at: int, limit: int, confirms: tuple[bytes, ...] = (ACK, NACK)) -> int:
         """Octets used; 0 if more is needed; OTHER for a frame that is not read here, and ends at `_end`."""
         if limit - at < _HEAD.size:
             return 0
@@ -100,8 +116,9 @@ class Incoming:
                     used = self._delivery(channel, number, data, at, end, limit)
                     if used is not None:
                         return used
-                elif what in (ACK, NACK) and size == 13 and channel.confirmed is not None:
+                elif what in confirms and size == 13 and channel.confirmed is not None:
                     tag, flags = _TAG.unpack_from(data, at + 11)
+                    self._hand_over()
                     channel.confirmed(tag, bool(flags & 1), what == ACK)
                     return end + 1 - at
         self._end = end + 1
@@ -141,7 +158,10 @@ class Incoming:
                 return None
             body = data[first:last]
         tag, flags = _TAG.unpack_from(data, tag_end)
-        taker(tag, bool(flags & 1), *strings, data[header + _CONTENT.size : stop], body)
+        if taker is not self._taker:
+            self._hand_over()
+            self._taker = taker
+        self._arrived.append((tag, bool(flags & 1), *strings, data[header + _CONTENT.size : stop], body))
         return last + 1 - at
 
     def _route(self, octets: bytes) -> tuple[str, str] | None:

@@ -131,9 +131,10 @@ class Stream:
             for _ in range(TURN):
                 if self._ended or not self.reading:
                     return
-                if not self._receive():
-                    if lending is not None and lending.wanted:
-                        self._lend(lending)
+                more = self._receive()
+                if lending is not None and lending.wanted is not None and self._lend(lending):
+                    return
+                if not more:
                     return
         except Exception as error:  # of the socket, or of what was received
             self.fail(error)
@@ -141,9 +142,11 @@ class Stream:
         if self._tls:  # the rest may be in OpenSSL's buffer, where no loop sees it
             self._services.add_callback_threadsafe(self._readable)
 
-    def _lend(self, lending: Lending) -> None:
-        if not self._ended and self.reading and lending.lend(self._resume):
+    def _lend(self, lending: Lending) -> bool:
+        lent = not self._ended and self.reading and lending.lend(self._resume)
+        if lent:
             self._services.remove_reader(self.sock.fileno())
+        return lent
 
     def _resume(self, rest: bytes, error: BaseException | None) -> None:
         """Reading is ours again; `rest` comes first.  An error of the thread that has read ends the stream."""

@@ -60,7 +60,7 @@ class ChannelWorker:
         self.events = link.events
         self.transaction = Transaction() if transactional else None
         self.publishing = Publishing(name, monitor, link.events, self.transaction, link.options.frame_max)
-        self.deliveries = Deliveries(self.wake, self.transaction)
+        self.deliveries = Deliveries(link.wake, self.transaction)
         self.subscribing = Subscribing(monitor, self.deliveries)
         self.state = State.LOST
         self.generation = 0

@@ -81,15 +81,18 @@ class Deliveries:
                 raise TransactionAborted("this message was fetched before a loss or rollback; it comes again")
             return False
         delivery.settled = True
-        alive = self._settle(delivery, disposition)
-        self._remember(delivery, disposition)
+        if delivery.copies:
+            alive = self._settle_copies(delivery, disposition)
+        else:
+            alive = delivery.generation == self.generation and self._decide(delivery.delivery_tag, disposition)
+        duplicates = delivery.subscription.duplicates
+        if duplicates is not None:
+            self._remember(duplicates, delivery.message_id, disposition)
         if self._transaction is not None:
             self._transaction.disposed()
         return alive
 
-    def _settle(self, delivery: Delivery, disposition: Disposition) -> bool:
-        if not delivery.copies:
-            return delivery.generation == self.generation and self._decide(delivery.delivery_tag, disposition)
+    def _settle_copies(self, delivery: Delivery, disposition: Disposition) -> bool:
         tags = [(delivery.generation, delivery.delivery_tag), *delivery.copies]
         alive = [tag for generation, tag in tags if generation == self.generation]
         for index, tag in enumerate(alive):
@@ -98,16 +101,15 @@ class Deliveries:
             self._decide(tag, Disposition.ACCEPT if extra else disposition)
         return bool(alive)
 
-    def _remember(self, delivery: Delivery, disposition: Disposition) -> None:
-        duplicates = delivery.subscription.duplicates
-        if duplicates is None:
-            return
+    def _remember(
+        self, duplicates: DuplicateFilter[Delivery], message_id: str | None, disposition: Disposition
+    ) -> None:
         if disposition is not Disposition.ACCEPT:
-            duplicates.released(delivery.message_id)
+            duplicates.released(message_id)
             return
-        duplicates.finished(delivery.message_id)
+        duplicates.finished(message_id)
         if self._transaction is not None:
-            self._transaction.finished(duplicates, delivery.message_id)
+            self._transaction.finished(duplicates, message_id)
 
     def _decide(self, delivery_tag: int, disposition: Disposition) -> bool:
         decided = self._ledger.settle(delivery_tag, disposition)
@@ -122,7 +124,7 @@ class Deliveries:
             assert delivery is not None
             if subscription.duplicates is not None:
                 subscription.duplicates.released(delivery.message_id)
-            self._settle(delivery, Disposition.RELEASE)
+            self._settle_copies(delivery, Disposition.RELEASE)
 
     def take(self) -> list[Settle]:
         """The decisions to write now."""

@@ -73,8 +73,8 @@ class SessionCore:
         if delivery.subscription.worker is not worker:
             name = delivery.subscription.worker.name
             raise ValueError(f"{message!r} was received in session {name}, it cannot be settled in {worker.name}")
-        with worker.monitor:
-            worker.check()
+        with worker.monitor.lock:
+            worker.ending.check(worker.transaction)
             alive = worker.deliveries.settle(delivery, disposition)
         if alive and worker.events.enabled:
             worker.events.message(SETTLED[disposition], delivery.subscription.queue, message.id, 0, worker.where)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from client_lib.connecting.incoming import Arrival
 from client_lib.core.deliveries import Deliveries
 from client_lib.core.subscription import Subscription
 from client_lib.errors import ReceiverCancelled
-from client_lib.message import Message
 from client_lib.monitor import Monitor
 
 Done = Callable[[Any], None]
@@ -50,9 +51,7 @@ class Subscribing:
             consumer_tag=subscription.consumer_tag,
             callback=done,
         )
-        channel.takers[subscription.consumer_tag.encode()] = lambda tag, *delivery: self._arrived(
-            generation, subscription, tag, subscription.unread(*delivery)
-        )
+        channel.takers[subscription.consumer_tag.encode()] = partial(self._arrived, generation, subscription)
 
     def cancel(self, channel: Any, subscription: Subscription, done: Done) -> None:
         if subscription.consumer_tag in channel.consumer_tags:
@@ -85,12 +84,20 @@ class Subscribing:
     def _delivered(
         self, generation: int, subscription: Subscription, method: Any, properties: Any, body: bytes
     ) -> None:
-        self._arrived(generation, subscription, method.delivery_tag, subscription.build(method, properties, body))
-
-    def _arrived(self, generation: int, subscription: Subscription, delivery_tag: int, message: Message) -> None:
         with self._monitor:
-            if generation != self._deliveries.generation:
-                return
-            self._deliveries.arrived(subscription, message, delivery_tag)
-            if subscription.waiting or self.waiting_for_any:
-                self._monitor.notify_all()
+            if generation == self._deliveries.generation:
+                message = subscription.build(method, properties, body)
+                self._deliveries.arrived(subscription, message, method.delivery_tag)
+                self._notify(subscription)
+
+    def _arrived(self, generation: int, subscription: Subscription, arrivals: list[Arrival]) -> None:
+        unread, arrived = subscription.unread, self._deliveries.arrived
+        with self._monitor:
+            if generation == self._deliveries.generation:
+                for tag, redelivered, exchange, routing_key, payload, body in arrivals:
+                    arrived(subscription, unread(redelivered, exchange, routing_key, payload, body), tag)
+                self._notify(subscription)
+
+    def _notify(self, subscription: Subscription) -> None:
+        if subscription.waiting or self.waiting_for_any:
+            self._monitor.notify_all()

@@ -85,18 +85,14 @@ class Subscription:
         self.node: Node | None = None
         self.browses = False
         """What it gets is asked for by `client_lib.core.polling`."""
-        self._worker = worker
+        self.worker = self._worker = worker
+        """Of its session."""
         self._capacity = None if capacity is None or capacity >= UNLIMITED else capacity
         self._buffer: deque[Message] = deque()
         self._octets = 0
         self.overfull = False
         """There is no other limit, and the buffer has more than `max_buffered` octets, or had and has half of it."""
         check_capacity(capacity)
-
-    @property
-    def worker(self) -> SubscriptionHost:
-        """Of its session."""
-        return self._worker
 
     @property
     def capacity(self) -> int:

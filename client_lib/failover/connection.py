@@ -28,6 +28,7 @@ from client_lib.failover.parameters import PUBLISH_TIMEOUT, Where, read_paramete
 from client_lib.failover.publishing import not_taken
 from client_lib.session import Session
 from client_lib.unheard import giving_way, raise_first
+from client_lib.waiting import Reading
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ class FailoverConnection:
         self._closed = False
         self._connection = Connection(addresses, **{**asked, **options})
         self._connection.link.events.listen(self._heard)
+        self.inbox.reading = Reading(self._connection.link)
         self._connection.on_fork = self._forked
         self._open(open_timeout)
 

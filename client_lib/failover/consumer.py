@@ -33,6 +33,15 @@ class AnnouncingReceiver(Receiver):
         super().arrived(message)
         self.announce()
 
+    def next_arrived(self) -> Message | None:
+        """The next message that is here, from any thread: waits for nothing and asks for nothing.  Raises
+        TransactionAborted, TransactionUnknown."""
+        with self._waiting.lock:
+            message = self.take()
+        if message is not None and self._worker.events.enabled:
+            self.note_fetched(message)
+        return message
+
 
 class Consumer:
     """`on_message` is called with each message; None for the generator of `consume()`, which takes them itself."""
@@ -49,8 +58,9 @@ class Consumer:
 
     def take(self, timeout: float | None = 0) -> Incoming | None:
         """The next message.  Raises pika's AMQPConnectionError if a transaction was lost."""
+        receiver = self.receiver
         try:
-            message = self.receiver.poll(timeout)
+            message = receiver.next_arrived() if timeout == 0 else receiver.poll(timeout)
         except TransactionError as error:
             raise translate(error) from error
         except MessagingError:  # no more will come; the channel raises the reason

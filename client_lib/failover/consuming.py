@@ -87,7 +87,8 @@ class Consuming:
         receiver.consumer_tag = tag
         consumer = Consumer(tag, receiver, on_message)
         # A generator takes its messages itself, it only has to be woken
-        receiver.announce = self._inbox.poke if on_message is None else lambda: self._inbox.post(consumer.dispatch)
+        inbox = self._inbox
+        receiver.announce = inbox.poke if on_message is None else partial(inbox.post, consumer.dispatch)
         self.consumers[tag] = consumer
         try:
             self._core.answer(receivers.start(receiver))
@@ -184,8 +185,9 @@ class Consuming:
 
     def numbered(self, message: Incoming) -> Delivered:
         """Hands out a message: the arguments of a callback."""
+        wants_answer = message.wants_answer
         with self._tags_lock:
-            tag = self._tags.issue(message if message.wants_answer else None)
+            tag = self._tags.issue(message if wants_answer else None)
         return message.numbered(tag)
 
     def settle(self, delivery_tag: int, multiple: bool, disposition: Disposition) -> None:

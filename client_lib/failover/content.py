@@ -7,6 +7,7 @@ from typing import Any
 
 import pika
 from pika.adapters.blocking_connection import ReturnedMessage
+from pika.amqp_object import AMQPObject
 
 from client_lib.content import check_depth
 from client_lib.core.outbox import Entry
@@ -22,7 +23,10 @@ _rare = operator.attrgetter(
     *("user_id", "app_id", "cluster_id"),
 )
 _NONE = (None,) * 11
+Deliver = pika.spec.Basic.Deliver
 _BLANK = dict(vars(pika.BasicProperties()))
+_values_of = vars(AMQPObject)["__dict__"].__get__
+"""The attributes of an object of pika, whatever its class says they are."""
 
 
 def _head(given: Any) -> bytes | None:
@@ -90,6 +94,36 @@ def publish_entry(window: Window, message: Outgoing, message_id: str) -> Entry:
     )
 
 
+class UnreadProperties(pika.BasicProperties):  # type: ignore[misc]
+    """Of a delivery: read from their octets when one of them is asked for; reading them twice at a time is harmless."""
+
+    __slots__ = ("_octets",)
+
+    _octets: bytes | None
+
+    def __getattr__(self, name: str) -> Any:
+        """Called for a name without a value."""
+        if name not in _BLANK:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        self._read()
+        return object.__getattribute__(self, name)
+
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+        """Pika compares, shows and copies by it."""
+        self._read()
+        values: dict[str, Any] = _values_of(self)
+        return values
+
+    def _read(self) -> None:
+        octets = getattr(self, "_octets", None)
+        if octets is not None:
+            values = _values_of(self)
+            for name, value in vars(read_properties(octets, pika.BasicProperties())).items():
+                values.setdefault(name, value)  # what the program has set meanwhile stays
+            self._octets = None
+
+
 class Incoming(Message):
     """A delivery: `method` and `given` are pika's objects of this delivery, not shared.  Of one that was not read yet
     they are made when it is handed out."""
@@ -119,11 +153,11 @@ class Incoming(Message):
         return {**dict.fromkeys(self._LATER), **said}
 
     def _pikas(self) -> Any:
-        if self.given is None:
-            given = object.__new__(pika.BasicProperties)
-            given.__dict__.update(_BLANK)
-            self.given = read_properties(self._payload, given)
-        return self.given
+        given = self.given
+        if given is None:
+            given = self.given = object.__new__(UnreadProperties)
+            given._octets = self._payload
+        return given
 
     @property
     def wants_answer(self) -> bool:
@@ -131,8 +165,9 @@ class Incoming(Message):
 
     def numbered(self, delivery_tag: int) -> tuple[Any, Any, bytes]:
         """The arguments of a callback; the broker's delivery tag is replaced by ours."""
-        if self.method is None:
-            where = (self.redelivered, self.exchange, self.routing_key)
-            self.method = pika.spec.Basic.Deliver(self.consumer_tag, delivery_tag, *where)
-        self.method.delivery_tag = delivery_tag
-        return self.method, self._pikas(), self.body
+        method = self.method
+        if method is None:
+            method = Deliver(self.consumer_tag, delivery_tag, self.redelivered, self.exchange, self.routing_key)
+            self.method = method
+        method.delivery_tag = delivery_tag
+        return method, self._pikas(), self.body

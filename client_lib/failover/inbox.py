@@ -10,6 +10,7 @@ Theory.  Any thread posts events; a thread that calls `process` runs them.  `Tim
 * An exception of a callback leaves `process` at once; later events stay for the next call.
 * Lock: the condition is innermost; nothing is called with it held.  Events are appended and taken without it, since a
   message has one: only the dispatcher takes, and a thread that waits counts itself before it looks.
+* A thread that waits reads the connection meanwhile, if `reading` allows it: what it posts then needs no notice.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from collections import deque
 from collections.abc import Callable
 
 import pika.exceptions
+
+from client_lib.waiting import Reading
 
 Callback = Callable[[], object]
 LOOKS = 4  # a second
@@ -69,6 +72,8 @@ class Timers:
 
 class Inbox:
     def __init__(self) -> None:
+        self.reading: Reading | None = None
+        self._reader: int | None = None
         self._condition = threading.Condition()
         self._events: deque[Callback] = deque()
         self._timers = Timers()
@@ -87,9 +92,9 @@ class Inbox:
 
     def post(self, event: Callback) -> None:
         self._events.append(event)
-        if self._waiting:
+        if self._waiting and self._reader != threading.get_ident():
             with self._condition:
-                self._condition.notify_all()
+                self._notify()
 
     def poke(self) -> None:
         """Makes `process` return, so that its caller sees the change."""
@@ -100,7 +105,7 @@ class Inbox:
         with self._condition:
             number = self._timers.add(time.monotonic() + delay, callback)
             if self._waiting:
-                self._condition.notify_all()
+                self._notify()
             return number
 
     def remove(self, number: int) -> None:
@@ -150,9 +155,25 @@ class Inbox:
                         return len(self._events)
                     if self._turns != turns or ended() or (deadline is not None and now >= deadline):
                         return None
-                    self._condition.wait(self._patience(deadline, now))
+                    self._wait(self._patience(deadline, now))
             finally:
                 self._waiting -= 1
+
+    def _wait(self, seconds: float) -> None:
+        if self.reading is None:
+            self._condition.wait(seconds)
+            return
+        with self.reading.pausing(self._condition) as pause:
+            self._reader = threading.get_ident()
+            try:
+                pause.wait(seconds)
+            finally:
+                self._reader = None
+
+    def _notify(self) -> None:
+        self._condition.notify_all()
+        if self.reading is not None:
+            self.reading.nudge()
 
     def _end(self) -> None:
         with self._condition:

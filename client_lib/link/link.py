@@ -143,6 +143,8 @@ class Link:
             self._later("end", 0.01, self._end)
             return
         transport.read_on(True)
+        if transport.lending is not None:
+            transport.lending.recall()
         transport.close()
         self._later("end", min(patience, POLITE_CLOSE), lambda: self._close_hard(transport))
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client_lib.connecting.incoming import ACK, DELIVER, NACK, Confirmed, Incoming, Taker
+from client_lib.connecting.incoming import ACK, DELIVER, NACK, Arrival, Confirmed, Incoming, Taker
 from client_lib.message import Message
 from tests.support.slow import few
 
@@ -53,10 +53,12 @@ class Ear:
         self.ending: Callable[[], None] = lambda: None
         self._number, self._heard = number, heard
 
-    def _take(self, tag: int, redelivered: bool, exchange: str, key: str, payload: bytes, body: bytes) -> None:
-        self.taken += 1
-        self._heard.append(delivery(self._number, KNOWN, tag, redelivered, exchange, key))
-        self._heard += content(self._number, payload, body)
+    def _take(self, arrivals: list[Arrival]) -> None:
+        assert arrivals, "nothing is handed over"
+        for tag, redelivered, exchange, key, payload, body in arrivals:
+            self.taken += 1
+            self._heard.append(delivery(self._number, KNOWN, tag, redelivered, exchange, key))
+            self._heard += content(self._number, payload, body)
 
     def _confirmed(self, tag: int, multiple: bool, taken: bool) -> None:
         self._heard.append(settled(self._number, ACK if taken else NACK, tag, multiple))

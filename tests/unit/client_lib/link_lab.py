@@ -15,6 +15,7 @@ from client_lib.connecting.flights import Flights
 from client_lib.connecting.transport import thread_loop
 from client_lib.link.link import Link, LinkState
 from client_lib.message import Message
+from client_lib.monitor import ThreadMonitor
 from client_lib.options import Options
 from client_lib.urls.url import Endpoint, parse_url
 from tests.support.wait import wait_for
@@ -66,7 +67,7 @@ class LinkLab:
     def link(self, *where: ScriptedBroker | Endpoint | str, **options: Any) -> Link:
         """Connecting."""
         addresses = [_address(place) for place in where]
-        loop, monitor = thread_loop(), threading.Condition()
+        loop, monitor = thread_loop(), ThreadMonitor()
         on_event: Any = self.events.append
         link = Link(addresses, Options(**{**QUICK, "on_event": on_event, **options}), loop, monitor)
         thread = threading.Thread(target=loop.run, daemon=True)

@@ -1,14 +1,19 @@
 """Messages in pika's own form."""
 
+import copy
+import pickle
 import threading
 from types import SimpleNamespace
+from typing import Any
 
 import pika
+import pytest
 
 from client_lib.core.publishing import Publishing
 from client_lib.errors import Returned
 from client_lib.events import EventLog
-from client_lib.failover.content import Incoming, Outgoing, publish_entry
+from client_lib.failover.content import Incoming, Outgoing, UnreadProperties, publish_entry
+from client_lib.monitor import ThreadMonitor
 
 
 def decoded(payload: bytes) -> pika.BasicProperties:
@@ -42,7 +47,7 @@ def test_the_id_of_the_program_stays() -> None:
 
 def test_a_return_as_pika_shows_it() -> None:
     message = Outgoing("e", "k", b"body", pika.BasicProperties(type="t"), mandatory=True)
-    worker = SimpleNamespace(publishing=Publishing("p", threading.Condition(), EventLog("c"), None))
+    worker = SimpleNamespace(publishing=Publishing("p", ThreadMonitor(), EventLog("c"), None))
     publish_entry(SimpleNamespace(_worker=worker), message, "id-1")  # type: ignore[arg-type]
     back = message.returned(Returned(312, "NO_ROUTE", message))
     method = back.method
@@ -65,3 +70,57 @@ def test_a_delivery_says_that_it_may_be_a_second_copy() -> None:
     method = pika.spec.Basic.Deliver("ctag", 1, False, "e", "k")
     assert Incoming(method, pika.BasicProperties(headers={"x-resent": True}), b"").resent
     assert not Incoming(method, pika.BasicProperties(), b"").resent
+
+
+WHOLE = pika.BasicProperties("t", "e", {"h": [1]}, 2, 3, "c", "r", "5", "m", 99, "y", "u", "a", "l")
+THROUGH = [copy.copy, copy.deepcopy, lambda given: pickle.loads(pickle.dumps(given))]
+
+
+def unread(wanted: Any = WHOLE) -> Any:
+    message = Incoming.unread("tag", False, "", "q", b"".join(wanted.encode()), b"")
+    return message.numbered(1)[1]
+
+
+def test_unread_properties_are_pikas() -> None:
+    assert isinstance(unread(), pika.BasicProperties)
+    assert unread() == WHOLE and unread() == WHOLE and unread() == unread()
+    assert (repr(unread()), vars(unread()), unread().encode()) == (repr(WHOLE), vars(WHOLE), WHOLE.encode())
+
+
+@pytest.mark.parametrize("name", sorted(vars(WHOLE)))
+def test_each_is_read_when_it_is_asked_for_first(name: str) -> None:
+    assert getattr(unread(), name) == getattr(WHOLE, name)
+    assert getattr(unread(pika.BasicProperties()), name) is None
+
+
+def test_what_is_set_before_reading_stays() -> None:
+    given = unread()
+    given.headers = {"mine": 1}
+    assert (given.headers, given.message_id) == ({"mine": 1}, "m")
+
+
+@pytest.mark.parametrize("through", THROUGH)
+def test_unread_properties_can_be_copied(through: Any) -> None:
+    assert through(unread()) == WHOLE and through(unread()).message_id == "m"
+
+
+def test_unread_properties_are_sent_again() -> None:
+    assert decoded(Outgoing("", "k", b"", unread(), False).encode("m")) == WHOLE
+
+
+def test_a_wrong_name_is_an_error() -> None:
+    with pytest.raises(AttributeError, match="colour"):
+        unread().colour
+    assert UnreadProperties(message_id="k").message_id == "k"
+
+
+def test_threads_that_read_at_once() -> None:
+    """Two workers with one message: each has it whole."""
+    for _ in range(200):
+        given, found = unread(), []
+        threads = [threading.Thread(target=lambda: found.append(given.headers)) for _ in range(2)]  # noqa: B023
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert found == [{"h": [1]}] * 2

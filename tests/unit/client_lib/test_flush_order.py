@@ -1,6 +1,5 @@
 """What an application decides goes to the broker before what it asks next, whatever the I/O thread is doing."""
 
-import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +8,7 @@ from pika.exceptions import ConnectionWrongStateError
 from client_lib.core.commands import Commands
 from client_lib.core.ledger import Disposition, Settle
 from client_lib.core.writing import Writing
+from client_lib.monitor import ThreadMonitor
 
 
 class Channel:
@@ -35,7 +35,7 @@ class Decided:
 
 
 def test_a_decision_is_sent_before_the_command_that_follows_it():
-    monitor = threading.Condition()
+    monitor = ThreadMonitor()
     commands, channel = Commands(monitor), Channel()
     deliveries: Any = Decided()
     transport: Any = SimpleNamespace(blocked=True)
@@ -56,7 +56,7 @@ def test_a_decision_is_sent_before_the_command_that_follows_it():
 
 def test_a_command_for_which_the_connection_is_gone_runs_on_the_next():
     """The connection has ended, and its channels are told one after the other."""
-    commands, ran = Commands(threading.Condition()), []
+    commands, ran = Commands(ThreadMonitor()), []
 
     def ask(channel, done):
         ran.append(channel)

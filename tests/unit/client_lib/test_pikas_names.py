@@ -1,4 +1,4 @@
-"""Of pika we use public names only, and inherit nothing but its exceptions; our methods are called as its."""
+"""Of pika we use public names only, and inherit nothing but exceptions and data; our methods are called as its."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def faults(text: str) -> list[str]:
     }
     private = {name for name in used if any(part.startswith("_") for part in name.split(".") if part != "__version__")}
     machinery = {name for name in used if name.startswith(("pika.adapters", "pika.connection", "pika.channel"))}
-    inherited = {name for name in bases if name and "exceptions" not in name}
+    inherited = {name for name in bases if name and "exceptions" not in name} - {"pika.BasicProperties"}
     return sorted(private | inherited | {name for name in machinery if not name.startswith(DATA)} - set(_parents()))
 
 

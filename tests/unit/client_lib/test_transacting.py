@@ -14,6 +14,8 @@ from client_lib.message import Message
 
 
 class Monitor(nullcontext[Any]):
+    lock = nullcontext[Any]()
+
     def notify_all(self) -> None:
         pass
 
