@@ -91,13 +91,12 @@ class Sending(Window):
 
     def _wait_for(self, entry: Entry, deadline: float | None) -> None:
         waiting = self._waiting
-        waiting.refuse_io_thread("send(sync=True)")
         timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
         publishing = self._worker.publishing
-        with self._worker.monitor:
+        with waiting.lock:
             publishing.sync_waiters += 1
             try:
-                done = waiting.wait_for_broker(lambda: entry.outcome is not Outcome.PENDING, timeout)
+                done = waiting.wait_for_broker(lambda: entry.outcome is not Outcome.PENDING, timeout, "send(sync=True)")
             except MessagingError:
                 # A confirm that came before the end counts
                 if entry.outcome is not Outcome.CONFIRMED:

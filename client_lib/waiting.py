@@ -100,10 +100,10 @@ class Waiting:
         with self.pausing(False) as pause:
             return self._wait_for(predicate, timeout, pause)
 
-    def wait_for_broker(self, predicate: Callable[[], bool], timeout: float | None) -> bool:
+    def wait_for_broker(self, predicate: Callable[[], bool], timeout: float | None, what: str) -> bool:
         """As `wait_for`, for what a confirm or a delivery brings about; the lock is held once.  This thread may read
-        meanwhile."""
-        self.refuse_io_thread("waiting")
+        meanwhile.  `what`: the call, for errors."""
+        self.refuse_io_thread(what)
         if predicate():
             return True
         with self.pausing(True) as pause:

@@ -342,7 +342,7 @@ class ChannelWorker:
             if not taken and generation == self.generation and self._not_ready():
                 return
             self._restoring.proven = taken
-        with self.monitor:
+        with self.monitor.lock:
             if generation != self.generation:
                 return
             entries = self.publishing.confirmed(delivery_tag, multiple, taken)
