@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from qpidd_py.http.door import Door, not_found
+from qpidd_py.http.rates import Rates
 
 Json = dict[str, Any]
 
@@ -19,6 +20,9 @@ class Call:
     path: Mapping[str, str]
     query: Mapping[str, str]
     body: Mapping[str, Any]
+    rates: Rates = field(default_factory=Rates)
+    now: float = 0.0
+    """Seconds of a monotonic clock."""
 
     def __getitem__(self, name: str) -> str:
         return self.path[name]

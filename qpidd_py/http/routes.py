@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from qpidd_py.http import actions, definitions, views
+from qpidd_py.http import actions, definitions, rates, views
 from qpidd_py.http.call import Call, Handler, Json, one
 from qpidd_py.http.door import Problem, bad_request, not_found
 from qpidd_py.http.paging import numbers, page_of, part
@@ -34,15 +34,22 @@ def _queues(call: Call) -> Any:
     sort = views.SORTS.get(query.get("sort", "name"))
     if not page or sort is None or page * size > DEEPEST or query.get("use_regex") == "true":
         items, node = _with_node(call, "queue.list")
-        return part([views.queue(item, node) for item in items], query)
+        return part(_rated_queues(call, items, node), query)
     wanted = {"offset": (page - 1) * size, "limit": size, "sort": sort, "name": query.get("name", "")}
     found, node = _with_node(call, "queue.page", **wanted, reverse=query.get("sort_reverse") == "true")
-    shown = [views.queue(item, node) for item in found["queues"]]
+    shown = _rated_queues(call, found["queues"], node)
     return page_of(shown, found["matched"], found["total"], query)
 
 
+def _rated_queues(call: Call, items: Any, node: str) -> list[Json]:
+    found = [views.queue(item, node) for item in items]
+    call.rates.add("queue", found, rates.QUEUE, call.now)
+    return found
+
+
 def _queue(call: Call) -> Json:
-    return views.queue(*_with_node(call, "queue.info", queue=call["name"]))
+    item, node = _with_node(call, "queue.info", queue=call["name"])
+    return _rated_queues(call, [item], node)[0]
 
 
 def _exchanges(call: Call) -> Any:
@@ -78,13 +85,25 @@ def _bindings_where(**fields: str) -> Handler:
 
 
 def _connections(call: Call) -> Any:
-    items, node = _with_node(call, "session.list")
-    return part([views.connection(item, node) for item in items if not item["link"]], call.query)
+    """The broker makes the page, unless it has an order, is of a name, or far behind."""
+    query = call.query
+    page, size = numbers(query) if "page" in query else (0, 0)
+    if not page or page * size > DEEPEST or query.get("sort") or query.get("name"):
+        items, node = _with_node(call, "session.list")
+        return part(_rated_connections(call, (item for item in items if not item["link"]), node), query)
+    found, node = _with_node(call, "session.page", offset=(page - 1) * size, limit=size)
+    shown = _rated_connections(call, found["sessions"], node)
+    return page_of(shown, found["matched"], found["total"], query)
+
+
+def _rated_connections(call: Call, items: Any, node: str) -> list[Json]:
+    found = [views.connection(item, node) for item in items]
+    call.rates.add("connection", found, rates.CONNECTION, call.now)
+    return found
 
 
 def _connection(call: Call) -> Json:
-    found = [views.connection(item, "") for item in call.door.ask("session.list")]
-    return one(found, name=call["name"])
+    return one(_rated_connections(call, *_with_node(call, "session.list")), name=call["name"])
 
 
 def _close_connection(call: Call) -> None:
@@ -118,7 +137,9 @@ def _consumers(call: Call) -> Any:
 
 
 def _overview(call: Call) -> Json:
-    return views.overview(*call.door.ask_all([("broker.info", {}), ("queue.totals", {})]))
+    found = views.overview(*call.door.ask_all([("broker.info", {}), ("queue.totals", {})]))
+    call.rates.add("overview", [found], rates.OVERVIEW, call.now)
+    return found
 
 
 def _nodes(call: Call) -> list[Json]:

@@ -11,6 +11,7 @@ import base64
 import binascii
 import json
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_address
@@ -27,6 +28,7 @@ from qpidd_py.http.door import Door, Problem, WrongLogin, bad_request
 from qpidd_py.http.gate import Gate
 from qpidd_py.http.page import add_page
 from qpidd_py.http.paging import QueryError
+from qpidd_py.http.rates import Rates
 from qpidd_py.http.routes import ROUTES
 from qpidd_py.security.entries import HOST
 from qpidd_py.security.users import DEFAULT_USER
@@ -48,14 +50,14 @@ def application(target: Target) -> web.Application:
     """`target`: the broker; its login is not used."""
     found = web.Application(client_max_size=BODY_MAX, middlewares=[_problems])
     add_page(found)
-    pool, gate = ThreadPoolExecutor(AT_ONCE, "request"), Gate()
+    pool, gate, rates = ThreadPoolExecutor(AT_ONCE, "request"), Gate(), Rates()
     for method, path, handler in ROUTES:
-        found.router.add_route(method, path, _wrapped(target, handler, pool, gate))
+        found.router.add_route(method, path, _wrapped(target, handler, pool, gate, rates))
     return found
 
 
 def _wrapped(
-    target: Target, handler: Handler, pool: ThreadPoolExecutor, gate: Gate
+    target: Target, handler: Handler, pool: ThreadPoolExecutor, gate: Gate, rates: Rates
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def handle(request: web.Request) -> web.StreamResponse:
         login = login_of(request)
@@ -63,7 +65,8 @@ def _wrapped(
         path = {name: unquote(value) for name, value in _raw(request).items()}
         if path.get("vhost", HOST) != HOST:
             raise Problem(404, "Object Not Found", "Not Found")
-        call = Call(Door(target._replace(login=login)), path, dict(request.query), await _body(request))
+        door, body = Door(target._replace(login=login)), await _body(request)
+        call = Call(door, path, dict(request.query), body, rates, time.monotonic())
         async with gate.passed(login, request.remote or ""):
             result = await asyncio.get_running_loop().run_in_executor(pool, handler, call)
         if result is None or (result == {} and request.method != "GET"):

@@ -161,7 +161,7 @@ def overview(info: Mapping[str, Any], sums: Mapping[str, Any]) -> Json:
         "product_version": info["version"],
         "cluster_name": info["name"],
         "node": info["name"],
-        "rates_mode": "none",
+        "rates_mode": "basic",
         "exchange_types": [{"name": kind, "enabled": True} for kind in sorted(EXCHANGE_TYPES)],
         "object_totals": {
             "connections": info["sessions"],

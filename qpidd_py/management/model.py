@@ -8,7 +8,7 @@ without `more`.
 
     broker.info   {}                        name, version, counters, positions of the log, why publishers are blocked
     queue.list    {}                        one object per queue; lists are sorted while they are short (SORTED)
-    queue.page, queue.info, queue.totals    see `pages`
+    queue.page, queue.info, queue.totals, session.page    see `pages`
     queue.peek    {queue, limit=10}         the first messages, which stay where they are; bodies beyond 64 KiB cut off,
                                             as many as come to 1 MiB.  Not those of another connection's exclusive queue
     queue.peek    {queue, limit, after}     the first messages behind a position (0: from the beginning), in order of
@@ -41,7 +41,7 @@ from qpidd_py.core.queue import Queue
 from qpidd_py.errors import AmqpError, ReplyCode
 from qpidd_py.management.changes import Changes
 from qpidd_py.management.limits import LimitRequests
-from qpidd_py.management.pages import QueuePages
+from qpidd_py.management.pages import Pages
 from qpidd_py.management.patience import Reading, in_memory
 from qpidd_py.management.policies import PolicyRequests
 from qpidd_py.management.request import Json, NotFound, Reply, RequestError, text
@@ -98,7 +98,7 @@ class Management:
         changes = Changes(broker)
         self._changes, self._move = dict(changes.methods), changes.move
         self._lists = dict(self._lists)
-        self._pages = QueuePages(broker).methods
+        self._pages = Pages(broker).methods
         for settings in (UserRequests(broker), PolicyRequests(broker), LimitRequests(broker)):
             self._changes.update(settings.changes)
             self._lists.update(settings.lists)

@@ -1,28 +1,33 @@
-"""A page of the queues, one of them, or their totals: what it costs to ask every second does not depend on how many
-queues are shown.
+"""A page of the queues or connections, one queue, or the totals: what it costs to ask every second does not depend on
+how many there are to show.
 
     queue.page    {offset=0, limit=100, sort="name", reverse=false, name=""}
                                             queues whose names contain `name`, in this order -> {"queues": [as in
                                             `queue.list`], "matched": number, "total": number}
     queue.info    {queue}                   one of `queue.list`
     queue.totals  {}                        sums over all queues
+    session.page  {offset=0, limit=100, name=""}
+                                            connections of clients whose peer or user contains `name`, by number ->
+                                            {"sessions": [as in `session.list`], "matched": number, "total": number}
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Generator, Mapping
+from operator import attrgetter
 from typing import Final
 
 from qpidd_py.broker.broker import Broker
+from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.management.request import Json, NotFound, RequestError, flag, text
-from qpidd_py.management.shown import show_queue
+from qpidd_py.management.shown import show_connection, show_queue
 
 DEEPEST: Final = 10_000
-"""Queues that are put into order, at most."""
+"""Objects that are put into order, at most."""
 LOOKS: Final = 1000
-"""Queues that are looked at in a slice."""
+"""Objects that are looked at in a slice."""
 SORTS: Final[Mapping[str, Callable[[DeclaredQueue], int]]] = {
     "name": lambda queue: 0,  # among equals the names decide
     "messages": lambda queue: queue.core.ready + queue.core.unacked,
@@ -39,15 +44,16 @@ Answer = Generator[None, None, Json]
 _Placed = tuple[int, str, DeclaredQueue]
 
 
-class QueuePages:
+class Pages:
     """Of one broker.  Each request is a generator (`turns.py`)."""
 
     def __init__(self, broker: Broker) -> None:
-        self._queues = broker.vhost.queues
+        self._queues, self._connections = broker.vhost.queues, broker.connections
         self.methods: Mapping[str, Callable[[Json], Answer]] = {
             "queue.page": self._page,
             "queue.info": self._info,
             "queue.totals": self._totals,
+            "session.page": self._sessions,
         }
 
     def _page(self, arguments: Json) -> Answer:
@@ -84,6 +90,20 @@ class QueuePages:
                 sums[name] += sum(map(SORTS[name], some))
             yield
         return {"queues": len(queues), **sums}
+
+    def _sessions(self, arguments: Json) -> Answer:
+        first, last = _bounds(arguments)
+        name = text(arguments, "name", "").lower()
+        clients, matched = [each for each in self._connections if each.link is None], 0
+        found: list[ClientConnection] = []
+        for start in range(0, len(clients), LOOKS):
+            part = clients[start : start + LOOKS]
+            some = [each for each in part if name in each.peer.lower() or name in each.user.lower()]
+            matched += len(some)
+            found = heapq.nsmallest(last, found + some, key=attrgetter("number"))
+            yield
+        shown = [show_connection(each) for each in found[first:]]
+        return {"sessions": shown, "matched": matched, "total": len(clients)}
 
 
 def _order(found: _Placed) -> tuple[int, str]:

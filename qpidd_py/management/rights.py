@@ -84,6 +84,7 @@ _SHOWN: Final = frozenset(
         "exchange.list",
         "binding.list",
         "session.list",
+        "session.page",
         "channel.list",
         "subscription.list",
         "ha.status",

@@ -26,6 +26,7 @@ VALID: Final[list[tuple[str, dict[str, Any]]]] = [
     ("exchange.list", {}),
     ("binding.list", {}),
     ("session.list", {}),
+    ("session.page", {"offset": 0, "limit": 5, "name": "g"}),
     ("session.close", {"number": 1 << 40, "reason": "for a test"}),
     ("channel.list", {}),
     ("subscription.list", {}),

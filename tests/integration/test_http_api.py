@@ -489,3 +489,27 @@ def test_hash_password_is_what_the_broker_takes(api: Api) -> None:
     assert api.request("PUT", "/users/anna", body)[0] == 201
     api.request("PUT", "/permissions/%2F/anna", {"configure": "", "write": "", "read": ""})
     assert Api(api.port, "anna", "secret").get("/users")[0]["name"] == "anna"
+
+
+# ---- rates
+
+
+def test_rates_of_queues_connections_and_the_whole(api: Api) -> None:
+    assert api.request("PUT", "/queues/%2F/rated", {})[0] == 201
+    paths = ("/overview", "/queues/%2F/rated", "/queues?page=1&name=rated", "/queues", "/connections")
+    message = {"properties": {}, "routing_key": "rated", "payload": "x", "payload_encoding": "string"}
+
+    def rates() -> list[float]:
+        api.request("POST", "/exchanges/%2F/amq.default/publish", message)
+        overview, queue, page, queues, _ = (api.get(path) for path in paths)
+        each = [queue, page["items"][0], next(item for item in queues if item["name"] == "rated")]
+        found = [item["message_stats"]["publish_details"]["rate"] for item in [overview, *each]]
+        lengths = [item["messages_details"]["rate"] for item in [overview["queue_totals"], *each]]
+        return [*found, *lengths]
+
+    assert api.get("/overview")["rates_mode"] == "basic"
+    wait_for(lambda: min(rates()) > 0, TIME)
+    for connection in api.get("/connections"):
+        assert connection["recv_oct_details"]["rate"] >= 0 and connection["send_oct_details"]["rate"] >= 0
+    found = api.get("/queues?sort=message_stats.publish_details.rate&sort_reverse=true&columns=name,messages_details")
+    assert found[0]["name"] == "rated" and set(found[0]) == {"name", "messages_details"}

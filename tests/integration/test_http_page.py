@@ -86,9 +86,12 @@ def test_an_administrator_looks_and_switches_over(cluster: tuple[Members, int], 
         assert page.run("[...members.children].map(row => row.children[2].innerText)") == ["ready", "ready"]
         row = page.until("[...queues.children].map(row => [...row.children].map(cell => cell.innerText))[0]")
         assert row[:4] == [NAME, "3", "0", "0"] and page.run("document.querySelectorAll('#queues b').length") == 0
+        page.run("window.asked = []; window.confirm = text => { asked.push(text); return true; }; 0")
+        page.run("document.querySelector('#queues button').click()")
+        page.until("queues.children[0].children[1].innerText === '0'")
+        assert page.run("document.querySelector('#queues button') === null"), "an empty queue has nothing to purge"
         page.run("document.getElementById('filter').value = 'none'; document.getElementById('filter').oninput()")
         page.until("place.innerText === 'page 1 of 1, 0 queues'")
-        page.run("window.asked = []; window.confirm = text => { asked.push(text); return true; }; 0")
         page.run("document.querySelector('#connections button').click()")
         page.until("connections.children.length === 0")
         page.run("[...members.children].find(row => row.children[0].innerText === 'b').querySelector('button').click()")
@@ -96,7 +99,8 @@ def test_an_administrator_looks_and_switches_over(cluster: tuple[Members, int], 
             f"document.getElementById('state').innerText.includes('the primary is {members.brokers['b'].address}')"
         )
         asked = page.run("asked")
-        assert asked[0].startswith("Close the connection ") and asked[1].startswith("Hand over to b?")
+        assert asked[0] == f"Throw away the 3 ready messages of {NAME}?"
+        assert asked[1].startswith("Close the connection ") and asked[2].startswith("Hand over to b?")
         page.run("logout.click()")
         assert page.run("main.hidden && document.getElementById('password').value === ''")
     assert members.tool("status", name="b").strip() == "active"

@@ -77,7 +77,9 @@ def opened(url: str, folder: Path, width: int = 1280) -> Iterator[Page]:
             page.command("Page.navigate", url=url)
             yield page
         finally:
+            page.command("Browser.close")  # it removes its files in the folder for temporary ones
             loop.run_until_complete(session.close())
+            process.wait(TIME)
     finally:
         process.terminate()
         process.wait(TIME)

@@ -1,4 +1,4 @@
-"""A page of the queues, one of them, and their totals."""
+"""A page of the queues or connections, one queue, and the totals."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ from collections.abc import Callable
 from operator import itemgetter
 from random import Random
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from qpidd_py.broker.broker import Broker
+from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.core import Route
 from qpidd_py.management import pages
 from qpidd_py.management.model import Management
 from qpidd_py.management.pages import SORTS
+from tests.unit.test_management import NoTransport
 
 NUMBER = 60
 Ask = Callable[..., dict[str, Any]]
@@ -107,3 +110,47 @@ def test_queues_that_go_meanwhile_are_left_out(monkeypatch: pytest.MonkeyPatch) 
     for _ in work:
         pass
     assert [each["name"] for each in replies[0]["result"]["queues"]] == ["q1", "q2"]
+
+
+# ---- connections
+
+Met = tuple[Ask, list[ClientConnection]]
+
+
+@pytest.fixture
+def met(monkeypatch: pytest.MonkeyPatch) -> Met:
+    """Clients, and a link to another broker; few are looked at in a slice."""
+    monkeypatch.setattr(pages, "LOOKS", 7)
+    broker = Broker("b")
+    clients = [ClientConnection(broker, f"node{number % 2}:{number}", NoTransport()) for number in range(NUMBER)]
+    ClientConnection(broker, "node1:9", NoTransport()).link = Mock()
+
+    def asked(method: str, **arguments: Any) -> dict[str, Any]:
+        replies: list[dict[str, Any]] = []
+        Management(broker).request(method, arguments, replies.append)
+        return replies[-1]
+
+    return asked, clients
+
+
+def test_pages_of_connections_are_the_clients_by_number(met: Met) -> None:
+    ask, clients = met
+    found = []
+    for offset in range(0, NUMBER, 13):
+        page = ask("session.page", offset=offset, limit=13)["result"]
+        assert (page["matched"], page["total"]) == (NUMBER, NUMBER)
+        found += page["sessions"]
+    listed = [each for each in ask("session.list")["result"] if not each["link"]]
+    assert found == listed and [each["peer"] for each in found] == [each.peer for each in clients]
+
+
+def test_connections_whose_peer_or_user_has_the_name(met: Met) -> None:
+    ask, clients = met
+    clients[4].handshake.user = "Reports"
+    assert ask("session.page", name="NODE1", limit=3)["result"]["matched"] == NUMBER // 2
+    page = ask("session.page", name="reports")["result"]
+    assert [each["number"] for each in page["sessions"]] == [clients[4].number] and page["matched"] == 1
+
+
+def test_a_wrong_page_of_connections(met: Met) -> None:
+    assert "limit 0" in met[0]("session.page", limit=0)["error"]

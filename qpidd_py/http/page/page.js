@@ -93,11 +93,12 @@ function showQueues(found, now) {
   at("place").textContent = `page ${found.page} of ${pages}, ${number(found.filtered_count)} queues`;
   at("previous").disabled = page <= 1;
   at("next").disabled = page >= pages;
-  rows("queues", found.items, item => COLUMNS.map(([name]) => {
+  rows("queues", found.items, item => [...COLUMNS.map(([name]) => {
     if (name === "name") return cell(item.name, "name");
     const stats = item.message_stats || {};
     return cell(number(name in stats ? rate(`${item.name} ${name}`, stats[name], now) : item[name] || 0), "number");
-  }));
+  }), item.messages_ready ? action("Purge", `Throw away the ${number(item.messages_ready)} ready messages of ${item.name}?`,
+    () => ask(`queues/%2F/${encodeURIComponent(item.name)}/contents`, "DELETE")) : cell("")]);
 }
 
 // Tools and brokers, and this page's own requests, are no clients.
@@ -179,4 +180,4 @@ at("columns").append(...COLUMNS.map(([name, title]) => {
   button.onclick = () => { reverse = sort === name ? !reverse : name !== "name"; sort = name; page = 1; look(); };
   head.append(button);
   return head;
-}));
+}), document.createElement("th"));

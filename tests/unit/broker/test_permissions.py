@@ -336,6 +336,7 @@ REQUESTS: dict[str, tuple[dict[str, Any], dict[str, str], str]] = {
     "queue.info": ({"queue": "q"}, {}, "monitoring"),
     "queue.totals": ({}, {}, "monitoring"),
     "session.list": ({}, {}, "monitoring"),
+    "session.page": ({}, {}, "monitoring"),
     "channel.list": ({}, {}, "monitoring"),
     "queue.peek": ({"queue": "q"}, {"read": "q"}, ""),
     "queue.purge": ({"queue": "q"}, {"read": "q"}, ""),
