@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from benchmarks import load_generator, measurements, rabbitmq, tables
+from benchmarks import backlog, load_generator, measurements, rabbitmq, tables
 from benchmarks.cliffs import cliffs
 from benchmarks.cluster import Cluster
 from benchmarks.processes import BenchmarkError, fresh_memory_cost
@@ -22,16 +22,20 @@ from benchmarks.rabbitmq import RabbitCluster
 from benchmarks.samples import Results, Sample
 from benchmarks.storm import storm
 
-SUITES = ("memory", "throughput", "outage", "catch-up", "rejoin", "declare", "cliffs", "storm")
+SUITES = ("memory", "throughput", "outage", "catch-up", "rejoin", "declare", "cliffs", "storm", "restart")
+LONG = ("backlog",)
+"""Only when it is asked for: it takes ten minutes, and 25 GiB of the disk."""
 
 CATCH_UP_SECONDS = 4.0
-JOINING: dict[str, Callable[[], list[Sample]]] = {
-    "catch-up": partial(measurements.catch_up, CATCH_UP_SECONDS),
-    "rejoin": measurements.rejoin,
-    "cliffs": cliffs,
-    "storm": storm,
+OWN: dict[str, tuple[int, Callable[[], list[Sample]]]] = {
+    "catch-up": (3, partial(measurements.catch_up, CATCH_UP_SECONDS)),
+    "rejoin": (3, measurements.rejoin),
+    "cliffs": (3, cliffs),
+    "storm": (3, storm),
+    "restart": (1, backlog.restart),
+    "backlog": (1, backlog.backlog),
 }
-"""Suites with a cluster of their own."""
+"""Suites with brokers of their own, and how many."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,11 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
         "--quick", action="store_true", help="one short repetition, bodies of 1 KiB only; about a minute"
     )
     parser.add_argument(
-        "--only", action="append", choices=SUITES, metavar="NAME", help=f"one of {', '.join(SUITES)}; may be repeated"
+        "--only",
+        action="append",
+        choices=SUITES + LONG,
+        metavar="NAME",
+        help=f"one of {', '.join(SUITES + LONG)}; may be repeated",
     )
     parser.add_argument("--brokers", type=int, choices=(1, 3), help="only stand-alone or only three brokers")
     parser.add_argument("--no-rabbitmq", action="store_true", help="only our side")
@@ -93,12 +101,12 @@ class Session:
 
     def run(self) -> Results:
         for brokers in self.plan.brokers:
-            suites = [name for name in self.plan.suites if name not in JOINING and (name, brokers) != ("outage", 1)]
+            suites = [name for name in self.plan.suites if name not in OWN and (name, brokers) != ("outage", 1)]
             if suites:
                 self._phase(brokers, suites)
-        for name in [name for name in self.plan.suites if name in JOINING and 3 in self.plan.brokers]:
-            for _ in range(self.plan.repeat):
-                self._measure(name, JOINING[name])
+        for name in [name for name in self.plan.suites if name in OWN and OWN[name][0] in self.plan.brokers]:
+            for _ in range(1 if name in LONG else self.plan.repeat):
+                self._measure(name, OWN[name][1])
         return self.results
 
     def _phase(self, brokers: int, suites: list[str]) -> None:

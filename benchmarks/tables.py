@@ -94,6 +94,13 @@ OTHERS: dict[str, list[tuple[str, str]]] = {
         ("restarted backup with a journal to ready, {size:,} × 1 KiB waiting, 1,000 missed, s", "ready_s"),
         ("… of this after the process listens (its journal is read), s", "after_listening_s"),
     ],
+    "restart": [("restart with a journal and {size:,} × 1 KiB waiting, until they are served, s", "served_s")],
+    "backlog": [
+        ("{size:,} × 1 KiB wait on one broker with a journal, a memory limit of 2 GiB: filling, msg/s", "fill_rate"),
+        ("… draining, msg/s", "drain_rate"),
+        ("… most memory, of the limit", "peak_of_limit"),
+        ("… out of order", "out_of_order"),
+    ],
     "declare": [("declare {size:,} queues, 20 at once, s", "seconds")],
     "bind": [("bind a queue with {size:,} keys, 20 at once, s", "seconds")],
     **{
@@ -186,6 +193,19 @@ TARGETS = [
         _ours(_REJOIN, "after_listening_s"),
         _at_most(0.3),
     ),
+    Target(
+        "restart with 1,000,000 × 1 KiB waiting, until serving, s",
+        "≤ 2.5",
+        _ours(Key(1, "restart", 1_000_000), "served_s"),
+        _at_most(2.5),
+    ),
+    Target(
+        "fill 20 M × 1 KiB, drain: msg/s",
+        "≥ 300,000",
+        _ours(Key(1, "backlog", 20_000_000), "drain_rate"),
+        _at_least(300_000),
+    ),
+    Target("… most memory, of the limit", "≤ 1", _ours(Key(1, "backlog", 20_000_000), "peak_of_limit"), _at_most(1.0)),
     Target("declare 1,000 replicated queues, s", "≤ 0.15", _ours(Key(3, "declare", 1000), "seconds"), _at_most(0.15)),
     Target("declare 10,000, s", "≤ 1.2", _ours(Key(3, "declare", 10_000), "seconds"), _at_most(1.2)),
     Target("bind one with 10,000 keys, s", "≤ 1", _ours(Key(3, "bind", 10_000), "seconds"), _at_most(1.0)),
