@@ -30,6 +30,7 @@ from ha.salvage.files import SalvageFiles
 from ha.salvage.restorer import Peers, Restorer
 from ha.shell.cluster_hooks import ClusterHooks
 from ha.shell.configuration import VHostConfiguration
+from ha.shell.connection_guard import limited_link
 from ha.shell.environment import ClusterEnvironment
 from ha.shell.events import EventLog
 from ha.shell.failover_updates import FailoverUpdates, advertised
@@ -73,6 +74,8 @@ class StandaloneHooks(Standalone):
     def admit(self, connection: ClientConnection, properties: Mapping[str, Any]) -> Refusal | None:
         if REPLICA in properties and self._replication is None:
             return Refusal(ReplyCode.ACCESS_REFUSED, "ACCESS_REFUSED - ha-queue-replication is off here")
+        if REPLICA in properties and not connection.client.access.everything:
+            return limited_link(properties, connection.user)
         return None
 
     def opened(self, connection: ClientConnection) -> bool:

@@ -248,10 +248,10 @@ class ClientConnection:
 
     def _open(self, command: Frame) -> None:
         hooks = self.broker.hooks
+        self.client.access = self.broker.rights.access(self.user, HOST, self.handshake.mechanism == EXTERNAL)
         refusal = hooks.admit(self, self.client.properties) if hooks is not None else None
         if refusal is not None:
             raise ConnectionException(refusal.code, refusal.text, *ids(command))
-        self.client.access = self.broker.rights.access(self.user, HOST, self.handshake.mechanism == EXTERNAL)
         if not self.client.access.enters:
             text = f"access to vhost '{HOST}' refused for user '{self.user}'"
             raise ConnectionException(ReplyCode.NOT_ALLOWED, text, *ids(command))
