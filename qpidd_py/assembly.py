@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from qpidd_py.amqp.sasl import NOBODY
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.limits import Limits
 from qpidd_py.broker.memory import MemoryWatch
@@ -48,8 +49,13 @@ def retune(broker: Broker, settings: Settings) -> None:
     broker.time_consumers(options.consumer_timeout)
 
 
-def follow_users(broker: Broker, users: Users, checked: bool) -> None:
-    """Logins and rights are those of the cluster's settings, too.  `checked`: whether logins are."""
+def follow_users(broker: Broker, users: Users, checked: bool, anonymous: str) -> None:
+    """Logins and rights are those of the cluster's settings, too.  `checked`: whether logins are.  `anonymous`: who has
+    not logged in has the rights that the settings say, also if that name comes into the user file later.  Raises
+    ConfigError."""
+    if anonymous and users.local(anonymous):
+        text = f"found {anonymous}, who is in the user file or guest, expected a user of the cluster (qpidctl add_user)"
+        raise ConfigError(f"option anonymous-user: {text}")
     settings = broker.vhost.configuration.settings
 
     def look(key: Key) -> None:
@@ -58,7 +64,9 @@ def follow_users(broker: Broker, users: Users, checked: bool) -> None:
             users.keep(key.name, None if entry is None else entry["hash"])
 
     settings.watchers.append(look)
-    broker.rights.checked, broker.rights.local, broker.rights.names = checked, users.local, users.names
+    broker.anonymous = anonymous or ("" if checked else NOBODY)
+    broker.rights.checked, broker.rights.names = checked, users.names
+    broker.rights.local = lambda user: user != anonymous and users.local(user)
 
 
 def watch_memory(

@@ -19,7 +19,7 @@ from pamqp.base import Frame
 
 from qpidd_py.amqp.codec import ids
 from qpidd_py.amqp.constants import CHANNEL_MAX, FRAME_MAX, FRAME_MIN_SIZE, HEARTBEAT, PROTOCOL_HEADER, TIME
-from qpidd_py.amqp.sasl import EXTERNAL, MECHANISMS, refused
+from qpidd_py.amqp.sasl import ANONYMOUS, EXTERNAL, MECHANISMS, refused
 from qpidd_py.errors import ConnectionException, ReplyCode
 
 
@@ -44,6 +44,8 @@ class Handshake:
         self.client_properties: Mapping[str, Any] = {}
         self.certified = ""
         """The name in the peer's certificate, if an authority of ours has signed it; EXTERNAL logs in by that."""
+        self.anonymous = ""
+        """As whom ANONYMOUS logs in; empty: it is not offered."""
         self.mechanism = ""
         self.response = b""
         """Of the login; empty when it was verified."""
@@ -70,7 +72,7 @@ class Handshake:
 
     @property
     def _mechanisms(self) -> tuple[str, ...]:
-        return (*MECHANISMS, EXTERNAL) if self.certified else MECHANISMS
+        return (*MECHANISMS, *[EXTERNAL] * bool(self.certified), *[ANONYMOUS] * bool(self.anonymous))
 
     def receive(self, command: Frame) -> Frame | None:
         """The answer to a method; None for a login and for `connection.open`, about which the owner decides."""
@@ -95,7 +97,7 @@ class Handshake:
         if self.mechanism not in self._mechanisms:
             text = f"unknown authentication mechanism '{self.mechanism}'"
             raise ConnectionException(ReplyCode.COMMAND_INVALID, text, *ids(command))
-        if not command.response:
+        if not command.response and self.mechanism != ANONYMOUS:
             self.state = HandshakeState.SECURE
             return commands.Connection.Secure(challenge="")
         return self._secure_ok(command)
@@ -104,6 +106,8 @@ class Handshake:
         if self.mechanism == EXTERNAL:
             # The name that the client asks for must be that in its certificate.
             return self.verified(self.certified if command.response in (b"", self.certified.encode()) else None)
+        if self.mechanism == ANONYMOUS:
+            return self.verified(self.anonymous)  # the response is for a log, if anything
         self.response = command.response
         self.state = HandshakeState.VERIFY
         return None

@@ -1,4 +1,4 @@
-"""The two mechanisms: PLAIN (RFC 4616) and AMQPLAIN (user and password in a field table).  Pure; both sides."""
+"""PLAIN (RFC 4616), AMQPLAIN (user and password in a field table), and the names of the others.  Pure; both sides."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -9,6 +9,10 @@ from qpidd_py.errors import ConnectionException, ReplyCode
 MECHANISMS: Final = ("PLAIN", "AMQPLAIN")
 EXTERNAL: Final = "EXTERNAL"
 """Offered to a client with a certificate; `qpidd_py.amqp.handshake`."""
+ANONYMOUS: Final = "ANONYMOUS"
+"""RFC 4505: no login; offered if there is a user for it."""
+NOBODY: Final = "anonymous"
+"""That user, where logins are not checked."""
 
 
 class Attempt(NamedTuple):
@@ -62,4 +66,4 @@ def accept_all(attempt: Attempt, decided: Decided) -> None:
         user = credentials(attempt.mechanism, attempt.response)[0]
     except ValueError:
         user = ""
-    decided(user or "anonymous")
+    decided(user or NOBODY)

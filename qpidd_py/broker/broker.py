@@ -65,6 +65,8 @@ class Broker:
         self.name = name
         self.clocks = clocks
         self.authenticate = authenticate
+        self.anonymous = ""
+        """The user of clients that log in with ANONYMOUS; empty: none may."""
         self.heartbeat = heartbeat  # seconds; what `tune` proposes
         self.engine = engine or Engine()
         self.vhost = VHost(self.engine, limits)

@@ -79,6 +79,7 @@ class ClientConnection:
         self.transport = transport
         self.state = State.HANDSHAKE
         self.handshake = Handshake(broker.server_properties, broker.heartbeat)
+        self.handshake.anonymous = broker.anonymous
         self.client = Client(self.handshake, broker.couriers)
         self.core = Connection(broker.engine, self)
         self.core.frame_max = HANDSHAKE_FRAME

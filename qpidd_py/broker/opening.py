@@ -14,7 +14,7 @@ from pamqp.base import Frame
 
 from qpidd_py.amqp.codec import ids
 from qpidd_py.amqp.handshake import Handshake, HandshakeState
-from qpidd_py.amqp.sasl import EXTERNAL, Attempt, Authenticate, response
+from qpidd_py.amqp.sasl import ANONYMOUS, EXTERNAL, Attempt, Authenticate, response
 from qpidd_py.core.connection import Connection
 from qpidd_py.errors import ConnectionException, ReplyCode
 
@@ -91,9 +91,10 @@ class Opening:
             connection.core.go_on()
 
     def renew(self, connection: Owner, command: commands.Connection.UpdateSecret) -> None:
-        """A client has a new password or token: it is checked as at the login.  A certificate has no secret."""
+        """A client has a new password or token: it is checked as at the login.  A certificate has no secret, nor has
+        who logs in without one."""
         handshake = connection.handshake
-        if handshake.mechanism == EXTERNAL:
+        if handshake.mechanism in (EXTERNAL, ANONYMOUS):
             connection.send(0, commands.Connection.UpdateSecretOk())
             return
         if self._renewing:

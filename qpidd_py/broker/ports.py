@@ -53,6 +53,7 @@ class Admission(Protocol[Taken]):
 class Host(client_channel.Host, opening.Host, Protocol[Taken]):
     """What a connection uses of the broker, which `Broker` is."""
 
+    anonymous: str
     coming_and_going: Floods
     couriers: set[str]
     engine: Engine

@@ -20,6 +20,8 @@ from tests.support.slow import few
 
 
 class Monitor(contextlib.nullcontext[Any]):
+    lock = contextlib.nullcontext[Any]()
+
     def notify_all(self) -> None:
         pass
 
