@@ -207,16 +207,14 @@ def rpc(connect: Connect, name: str) -> Result:
 
 
 def rpc_with_direct_reply(connect: Connect, name: str) -> Result:
-    """Where the broker does not know the pseudo queue the reason is seen instead of answers."""
     server = RpcServer(connect, name)
     server.start()
     try:
         client = RpcClient(connect, "amq.rabbitmq.reply-to")
         seen: Result = [client.call(name, number) for number in range(3)]
         client.connection.close()
-    except pika.exceptions.ChannelClosedByBroker as error:
-        seen = [error.reply_code, error.reply_text]
-    server.stop()
+    finally:
+        server.stop()
     return seen
 
 
