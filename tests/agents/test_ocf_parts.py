@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import pytest
-from qpidd_agent.ocf import Operation
+from qpidd_agent import actions
+from qpidd_agent.marker import died_as_primary
+from qpidd_agent.ocf import Failure, Operation
 from qpidd_agent.parameters import Parameters, seconds
 from qpidd_agent.score import Standing, code, parse, score
 from qpidd_agent.watch import Watch
@@ -160,3 +162,25 @@ def test_what_no_parameter_and_no_file_says() -> None:
     found = Parameters({"OCF_RESKEY_config": "/nonexistent"})
     assert (found.port, found.data_dir, found.user, found.host) == ("5672", "/var/lib/qpidd", "qpidd", "127.0.0.1")
     assert (found.login, found.silence) == (("guest", "guest"), 1.0)
+
+
+class Dying:
+    """A broker that holds its lock for a moment more."""
+
+    pid, stopped = 7, False
+
+    def wait(self, _seconds: float) -> bool:
+        return True
+
+
+def test_a_primary_that_dies_while_it_is_demoted_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lock is free a moment after its end: it is found, and does not answer."""
+
+    def refused(*_: object) -> None:
+        raise Failure(1, "connection refused")
+
+    monkeypatch.setattr(actions, "find", lambda _parameters: Dying())
+    monkeypatch.setattr(actions, "order", refused)
+    operation = Operation("demote", {"HA_RSCTMP": str(tmp_path)})
+    assert actions.demote(Parameters({}), operation) == 0
+    assert died_as_primary(operation)

@@ -236,7 +236,9 @@ def demote(parameters: Parameters, operation: Operation) -> int:
         order(parameters, operation, "ha.demote")
         log("info", f"process {process.pid} is not primary any more")
     except Failure as failure:
-        if not process.wait(0) and ask_standing(parameters, operation).promoted:
+        if process.wait(0):
+            note_demote(operation, dead=True)  # it was about to end when we looked for it
+        elif ask_standing(parameters, operation).promoted:
             raise Failure(failure.code, f"not demoted: {failure.reason}") from None
         log("info", f"process {process.pid} is no primary: {failure.reason}")
     return OCF_SUCCESS
