@@ -165,22 +165,40 @@ def test_what_no_parameter_and_no_file_says() -> None:
 
 
 class Dying:
-    """A broker that holds its lock for a moment more."""
+    """A broker that holds its lock for a moment more, and `when` it is asked so often has ended."""
 
     pid, stopped = 7, False
 
+    def __init__(self, when: int) -> None:
+        self.left = when
+
     def wait(self, _seconds: float) -> bool:
-        return True
+        self.left -= 1
+        return self.left == 0
 
 
-def test_a_primary_that_dies_while_it_is_demoted_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def silent(*_: object) -> None:
+    raise Failure(1, "connection refused")
+
+
+@pytest.mark.parametrize("when", [1, 2])
+def test_a_primary_that_dies_while_it_is_demoted_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: int
+) -> None:
     """Its lock is free a moment after its end: it is found, and does not answer."""
-
-    def refused(*_: object) -> None:
-        raise Failure(1, "connection refused")
-
-    monkeypatch.setattr(actions, "find", lambda _parameters: Dying())
-    monkeypatch.setattr(actions, "order", refused)
+    monkeypatch.setattr(actions, "find", lambda _parameters: Dying(when))
+    for name in ("order", "ask_standing"):
+        monkeypatch.setattr(actions, name, silent)
     operation = Operation("demote", {"HA_RSCTMP": str(tmp_path)})
     assert actions.demote(Parameters({}), operation) == 0
     assert died_as_primary(operation)
+
+
+def test_one_that_lives_and_does_not_answer_is_not_demoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(actions, "find", lambda _parameters: Dying(99))
+    for name in ("order", "ask_standing"):
+        monkeypatch.setattr(actions, name, silent)
+    operation = Operation("demote", {"HA_RSCTMP": str(tmp_path)})
+    with pytest.raises(Failure, match="connection refused"):
+        actions.demote(Parameters({}), operation)
+    assert not died_as_primary(operation)

@@ -33,6 +33,8 @@ KEPT = ("PATH", "LANG", "LC_ALL", "TZ", "PCMK_ipc_type", "PCMK_ipc_buffer")
 
 
 OOM_SCORE_ADJ = "-500"
+ENDING = 0.5
+"""Seconds in which a process that does not answer may end: its threads go one after the other."""
 
 PROMOTION = '{"behind": true, "takeover": true}'
 """`behind`: the broker that holds most has the best score; if Pacemaker chose another one, accept that.
@@ -236,12 +238,23 @@ def demote(parameters: Parameters, operation: Operation) -> int:
         order(parameters, operation, "ha.demote")
         log("info", f"process {process.pid} is not primary any more")
     except Failure as failure:
-        if process.wait(0):
-            note_demote(operation, dead=True)  # it was about to end when we looked for it
-        elif ask_standing(parameters, operation).promoted:
+        if _is_primary(parameters, operation, process):
             raise Failure(failure.code, f"not demoted: {failure.reason}") from None
         log("info", f"process {process.pid} is no primary: {failure.reason}")
     return OCF_SUCCESS
+
+
+def _is_primary(parameters: Parameters, operation: Operation, process: Process) -> bool:
+    """After a demotion that did not succeed.  A broker that was about to end when we looked for it was one, and has
+    failed.  Raises Failure if a living one does not answer."""
+    try:
+        if not process.wait(0):
+            return ask_standing(parameters, operation).promoted
+    except Failure:
+        if not process.wait(ENDING):
+            raise
+    note_demote(operation, dead=True)
+    return False
 
 
 def _refuse_stopped(process: Process) -> None:
