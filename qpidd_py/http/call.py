@@ -27,6 +27,11 @@ class Call:
     def __getitem__(self, name: str) -> str:
         return self.path[name]
 
+    def rated(self, kind: str, objects: list[Json]) -> list[Json]:
+        """The same, with their rates; `kind` of `rates.GROUPS`."""
+        self.rates.add(kind, objects, self.now)
+        return objects
+
     @property
     def user(self) -> str:
         return str(self.door.target.login.user)

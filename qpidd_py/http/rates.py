@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,11 +23,14 @@ Json = dict[str, Any]
 Counts = tuple[int, ...]
 
 LENGTHS: Final = ("messages", "messages_ready", "messages_unacknowledged")
-COUNTERS: Final = ("message_stats.publish", "message_stats.deliver_get", "recv_oct", "send_oct")
-"""They only grow: a smaller one counts from 0 again."""
-QUEUE: Final = (*LENGTHS, *COUNTERS[:2])
-OVERVIEW: Final = (*(f"queue_totals.{name}" for name in LENGTHS), *COUNTERS[:2])
-CONNECTION: Final = COUNTERS[2:]
+"""These may fall; all others only grow: a smaller one counts from 0 again."""
+_STATS: Final = ("publish", "deliver_get")
+GROUPS: Final[Mapping[str, Sequence[tuple[str, Sequence[str]]]]] = {
+    "queue": (("", LENGTHS), ("message_stats", _STATS)),
+    "overview": (("queue_totals", LENGTHS), ("message_stats", _STATS)),
+    "connection": (("", ("recv_oct", "send_oct")),),
+}
+"""What has rates, by the kind of object: the object in it, empty for itself, and its numbers."""
 
 
 @dataclass(slots=True)
@@ -47,17 +50,21 @@ class Rates:
         self._seen: OrderedDict[Hashable, _Seen] = OrderedDict()
         self._lock = threading.Lock()
 
-    def add(self, kind: str, objects: Sequence[Json], names: Sequence[str], now: float) -> None:
-        """Puts the rates of `names` into each object, which has a name, or is the only one of its kind."""
-        with self._lock:
-            for each in objects:
-                places = [_place(each, name) for name in names]
-                counts = tuple(int(place[last]) for place, last in places)
-                rates = self._rates((kind, each.get("name")), counts, now)
-                for name, (place, last), rate in zip(names, places, rates, strict=True):
-                    place[f"{last}_details"] = {"rate": max(0.0, rate) if name in COUNTERS else rate}
+    def add(self, kind: str, objects: Sequence[Json], now: float) -> None:
+        """Puts its rates into each object, which has a name, or is the only one of its kind."""
+        for each in objects:
+            places = [(each[above] if above else each, names) for above, names in GROUPS[kind]]
+            counts = tuple([place[name] for place, names in places for name in names])
+            with self._lock:
+                seen = self._look((kind, each.get("name")), counts, now)
+            rates = iter(_rates(seen, counts, now))
+            for place, names in places:
+                for name in names:
+                    rate = next(rates)
+                    place[name + "_details"] = {"rate": rate if rate > 0 or name in LENGTHS else 0.0}
 
-    def _rates(self, key: Hashable, counts: Counts, now: float) -> Sequence[float]:
+    def _look(self, key: Hashable, counts: Counts, now: float) -> _Seen:
+        """What its rates count from."""
         seen = self._seen.pop(key, None)
         if seen is None or now - seen.newer > LONGEST:
             seen = _Seen(now, counts, now, counts)
@@ -66,14 +73,11 @@ class Rates:
         self._seen[key] = seen
         if len(self._seen) > OBJECTS:
             self._seen.popitem(last=False)
-        passed = now - seen.then
-        if passed < SHORTEST:
-            return [0.0] * len(counts)
-        return [round((count - before) / passed, 2) for count, before in zip(counts, seen.counts, strict=True)]
+        return seen
 
 
-def _place(found: Json, name: str) -> tuple[Json, str]:
-    *above, last = name.split(".")
-    for each in above:
-        found = found[each]
-    return found, last
+def _rates(seen: _Seen, counts: Counts, now: float) -> list[float]:
+    passed = now - seen.then
+    if passed < SHORTEST or seen.counts == counts:
+        return [0.0] * len(counts)
+    return [round((count - before) / passed, 2) for count, before in zip(counts, seen.counts, strict=True)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from qpidd_py.http import actions, definitions, rates, views
+from qpidd_py.http import actions, definitions, views
 from qpidd_py.http.call import Call, Handler, Json, one
 from qpidd_py.http.door import Problem, bad_request, not_found
 from qpidd_py.http.paging import numbers, page_of, part
@@ -29,27 +29,31 @@ def _with_node(call: Call, method: str, **arguments: Any) -> tuple[Any, str]:
 
 def _queues(call: Call) -> Any:
     """The broker makes the page, unless it is of a pattern, of an unusual order, or far behind."""
-    query = call.query
-    page, size = numbers(query) if "page" in query else (0, 0)
+    query, place = call.query, _place(call)
     sort = views.SORTS.get(query.get("sort", "name"))
-    if not page or sort is None or page * size > DEEPEST or query.get("use_regex") == "true":
+    if place is None or sort is None or query.get("use_regex") == "true":
         items, node = _with_node(call, "queue.list")
-        return part(_rated_queues(call, items, node), query)
-    wanted = {"offset": (page - 1) * size, "limit": size, "sort": sort, "name": query.get("name", "")}
-    found, node = _with_node(call, "queue.page", **wanted, reverse=query.get("sort_reverse") == "true")
-    shown = _rated_queues(call, found["queues"], node)
-    return page_of(shown, found["matched"], found["total"], query)
+        return part(_queues_shown(call, items, node), query)
+    wanted = {**place, "sort": sort, "name": query.get("name", ""), "reverse": query.get("sort_reverse") == "true"}
+    found, node = _with_node(call, "queue.page", **wanted)
+    return page_of(_queues_shown(call, found["queues"], node), found["matched"], found["total"], query)
 
 
-def _rated_queues(call: Call, items: Any, node: str) -> list[Json]:
-    found = [views.queue(item, node) for item in items]
-    call.rates.add("queue", found, rates.QUEUE, call.now)
-    return found
+def _place(call: Call) -> dict[str, int] | None:
+    """Where the page begins, for the broker; None: no page is wanted, or one that it does not make."""
+    if "page" not in call.query:
+        return None
+    page, size = numbers(call.query)
+    return {"offset": (page - 1) * size, "limit": size} if page * size <= DEEPEST else None
+
+
+def _queues_shown(call: Call, items: Any, node: str) -> list[Json]:
+    return call.rated("queue", [views.queue(item, node) for item in items])
 
 
 def _queue(call: Call) -> Json:
     item, node = _with_node(call, "queue.info", queue=call["name"])
-    return _rated_queues(call, [item], node)[0]
+    return _queues_shown(call, [item], node)[0]
 
 
 def _exchanges(call: Call) -> Any:
@@ -86,24 +90,20 @@ def _bindings_where(**fields: str) -> Handler:
 
 def _connections(call: Call) -> Any:
     """The broker makes the page, unless it has an order, is of a name, or far behind."""
-    query = call.query
-    page, size = numbers(query) if "page" in query else (0, 0)
-    if not page or page * size > DEEPEST or query.get("sort") or query.get("name"):
+    query, place = call.query, _place(call)
+    if place is None or query.get("sort") or query.get("name"):
         items, node = _with_node(call, "session.list")
-        return part(_rated_connections(call, (item for item in items if not item["link"]), node), query)
-    found, node = _with_node(call, "session.page", offset=(page - 1) * size, limit=size)
-    shown = _rated_connections(call, found["sessions"], node)
-    return page_of(shown, found["matched"], found["total"], query)
+        return part(_connections_shown(call, (item for item in items if not item["link"]), node), query)
+    found, node = _with_node(call, "session.page", **place)
+    return page_of(_connections_shown(call, found["sessions"], node), found["matched"], found["total"], query)
 
 
-def _rated_connections(call: Call, items: Any, node: str) -> list[Json]:
-    found = [views.connection(item, node) for item in items]
-    call.rates.add("connection", found, rates.CONNECTION, call.now)
-    return found
+def _connections_shown(call: Call, items: Any, node: str) -> list[Json]:
+    return call.rated("connection", [views.connection(item, node) for item in items])
 
 
 def _connection(call: Call) -> Json:
-    return one(_rated_connections(call, *_with_node(call, "session.list")), name=call["name"])
+    return one(_connections_shown(call, *_with_node(call, "session.list")), name=call["name"])
 
 
 def _close_connection(call: Call) -> None:
@@ -138,8 +138,7 @@ def _consumers(call: Call) -> Any:
 
 def _overview(call: Call) -> Json:
     found = views.overview(*call.door.ask_all([("broker.info", {}), ("queue.totals", {})]))
-    call.rates.add("overview", [found], rates.OVERVIEW, call.now)
-    return found
+    return call.rated("overview", [found])[0]
 
 
 def _nodes(call: Call) -> list[Json]:

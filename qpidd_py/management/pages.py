@@ -15,11 +15,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Generator, Mapping
-from operator import attrgetter
-from typing import Final
+from operator import itemgetter
+from typing import Any, Final, TypeVar
 
 from qpidd_py.broker.broker import Broker
-from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.management.request import Json, NotFound, RequestError, flag, text
 from qpidd_py.management.shown import show_connection, show_queue
@@ -41,7 +40,7 @@ SORTS: Final[Mapping[str, Callable[[DeclaredQueue], int]]] = {
 }
 _SUMS: Final = ("messages", "ready", "unacked", "bytes", "ready_bytes", "consumers")
 Answer = Generator[None, None, Json]
-_Placed = tuple[int, str, DeclaredQueue]
+T = TypeVar("T")
 
 
 class Pages:
@@ -63,16 +62,11 @@ class Pages:
         if (key := SORTS.get(sort)) is None:
             raise RequestError(f"sort {sort[:64]!r}, wanted one of {', '.join(SORTS)}")
         pick = heapq.nlargest if reverse and sort == "name" else heapq.nsmallest
-        sign = -1 if reverse else 1
-        queues, matched = list(self._queues.values()), 0
-        found: list[_Placed] = []
-        for start in range(0, len(queues), LOOKS):
-            part = queues[start : start + LOOKS]
-            some = [(sign * key(each), each.name, each) for each in part if name in each.name.lower()]
-            matched += len(some)
-            found = pick(last, found + some, key=_order)
-            yield
-        shown = [show_queue(queue) for _, _, queue in found[first:] if not queue.core.deleted]
+        sign, queues = -1 if reverse else 1, list(self._queues.values())
+        found, matched = yield from _picked(
+            queues, lambda each: name in each.name.lower(), lambda each: (sign * key(each), each.name), pick, last
+        )
+        shown = [show_queue(queue) for queue in found[first:] if not queue.core.deleted]
         return {"queues": shown, "matched": matched, "total": len(queues)}
 
     def _info(self, arguments: Json) -> Answer:
@@ -94,20 +88,30 @@ class Pages:
     def _sessions(self, arguments: Json) -> Answer:
         first, last = _bounds(arguments)
         name = text(arguments, "name", "").lower()
-        clients, matched = [each for each in self._connections if each.link is None], 0
-        found: list[ClientConnection] = []
-        for start in range(0, len(clients), LOOKS):
-            part = clients[start : start + LOOKS]
-            some = [each for each in part if name in each.peer.lower() or name in each.user.lower()]
-            matched += len(some)
-            found = heapq.nsmallest(last, found + some, key=attrgetter("number"))
-            yield
+        clients = [each for each in self._connections if each.link is None]
+        found, matched = yield from _picked(
+            clients,
+            lambda each: name in each.peer.lower() or name in each.user.lower(),
+            lambda each: each.number,
+            heapq.nsmallest,
+            last,
+        )
         shown = [show_connection(each) for each in found[first:]]
         return {"sessions": shown, "matched": matched, "total": len(clients)}
 
 
-def _order(found: _Placed) -> tuple[int, str]:
-    return found[:2]
+def _picked(
+    items: list[T], fits: Callable[[T], bool], order: Callable[[T], Any], pick: Callable[..., Any], last: int
+) -> Generator[None, None, tuple[list[T], int]]:
+    """The `last` first ones that fit, and how many fit.  Each is asked for its order once: that changes meanwhile."""
+    found: list[tuple[Any, T]] = []
+    matched = 0
+    for start in range(0, len(items), LOOKS):
+        some = [(order(each), each) for each in items[start : start + LOOKS] if fits(each)]
+        matched += len(some)
+        found = pick(last, found + some, key=itemgetter(0))
+        yield
+    return [each for _, each in found], matched
 
 
 def _bounds(arguments: Json) -> tuple[int, int]:

@@ -12,8 +12,10 @@ from qpidd_py.http.rates import LONGEST, OBJECTS, WINDOW, Rates
 
 def asked(found: Rates, now: float, count: int, length: int = 0, name: str = "q") -> tuple[float, float]:
     """The rates of a counter and of a length."""
-    item: dict[str, Any] = {"name": name, "messages": length, "message_stats": {"publish": count}}
-    found.add("queue", [item], ("messages", "message_stats.publish"), now)
+    others = {"messages_ready": 0, "messages_unacknowledged": 0}
+    item: dict[str, Any] = {"name": name, "messages": length, **others}
+    item["message_stats"] = {"publish": count, "deliver_get": 0}
+    found.add("queue", [item], now)
     return item["message_stats"]["publish_details"]["rate"], item["messages_details"]["rate"]
 
 
@@ -64,7 +66,7 @@ def test_names_do_not_meet() -> None:
     found = Rates()
     asked(found, 0.0, 0, name="a")
     assert asked(found, 2.0, 100, name="b")[0] == 0.0
-    found.add("connection", [other := {"name": "a", "recv_oct": 9, "send_oct": 9}], rates.CONNECTION, 2.0)
+    found.add("connection", [other := {"name": "a", "recv_oct": 9, "send_oct": 9}], 2.0)
     assert other["recv_oct_details"] == {"rate": 0.0}
     assert asked(found, 2.0, 100, name="a")[0] == 50.0
 
