@@ -63,7 +63,8 @@ class Reading:
         self._link = link
 
     def pausing(self, monitor: threading.Condition) -> Pausing:
-        return Pausing(monitor, self._link, True)
+        lending = self._link.lending
+        return Pausing(monitor, self._link, lending is None or lending.listen())
 
     def nudge(self) -> None:
         """The thread that waits has to look: from any other thread, after a notice at the monitor."""

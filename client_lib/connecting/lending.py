@@ -54,14 +54,9 @@ class Lending:
         self._used = self._recalled = False
         self._debt = 0
         self._resume: Resume = lambda _rest, _error: None
-        self._ear, self._bell = os.pipe()
-        for end in (self._ear, self._bell):
-            os.set_blocking(end, False)
-        self._asleep = False
-        """A thread may be waiting in `read`."""
+        self._ear = self._bell = -1
         self._poll = select.poll()
-        for descriptor in (sock.fileno(), self._ear):
-            self._poll.register(descriptor, select.POLLIN)
+        self._poll.register(sock.fileno(), select.POLLIN)
 
     # -- threads that wait
 
@@ -97,7 +92,7 @@ class Lending:
         if self._given_back or self._over:
             self._lock.release()
             return False
-        self._used = self._asleep = True  # before others can take the monitor
+        self._used = True
         monitor.release()
         try:
             self._read(PATIENCE if timeout is None else min(timeout, PATIENCE))
@@ -108,17 +103,29 @@ class Lending:
             monitor.acquire()
         return True
 
+    def listen(self) -> bool:
+        """Whether there may be nudges: they need two descriptors, which most connections are spared."""
+        with self._count:
+            if self._ear < 0 and not self._over:
+                try:
+                    self._ear, self._bell = os.pipe()
+                except OSError:
+                    return False
+                for end in (self._ear, self._bell):
+                    os.set_blocking(end, False)
+                self._poll.register(self._ear, select.POLLIN)
+        return True
+
     def nudge(self) -> None:
-        """Lets a thread that waits in `read` return, from any other thread."""
-        if self._asleep:
+        """Lets a thread that waits in `read` return, from any other thread, after `listen`."""
+        if self._lock.locked():
             with self._count:
-                if not self._over:
+                if self._bell >= 0:
                     with contextlib.suppress(BlockingIOError):  # it has enough to wake up for
                         os.write(self._bell, b"x")
 
     def _read(self, timeout: float) -> None:
         ready = self._poll.poll(timeout * 1000)
-        self._asleep = False
         if not ready:
             self._give_back(b"")
             return
@@ -191,9 +198,10 @@ class Lending:
     def end(self) -> bytes:
         """Waits until no thread reads, which is at most PATIENCE, and lends no more.  Returns what must be read."""
         with self._lock, self._count:
-            if not self._over:
-                self._over = True
+            self._over = True
+            if self._ear >= 0:
                 os.close(self._ear)
                 os.close(self._bell)
+                self._ear = self._bell = -1
             rest, self._rest = self._rest, b""
         return rest

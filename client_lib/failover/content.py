@@ -24,7 +24,7 @@ _rare = operator.attrgetter(
 )
 _NONE = (None,) * 11
 Deliver = pika.spec.Basic.Deliver
-_BLANK = dict(vars(pika.BasicProperties()))
+_NAMES = frozenset(vars(pika.BasicProperties()))
 _values_of = vars(AMQPObject)["__dict__"].__get__
 """The attributes of an object of pika, whatever its class says they are."""
 
@@ -103,7 +103,7 @@ class UnreadProperties(pika.BasicProperties):  # type: ignore[misc]
 
     def __getattr__(self, name: str) -> Any:
         """Called for a name without a value."""
-        if name not in _BLANK:
+        if name not in _NAMES:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         self._read()
         return object.__getattribute__(self, name)

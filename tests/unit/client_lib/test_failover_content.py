@@ -124,3 +124,11 @@ def test_threads_that_read_at_once() -> None:
         for thread in threads:
             thread.join()
         assert found == [{"h": [1]}] * 2
+
+
+@pytest.mark.parametrize("octets", [b"", b"\x80", b"\xff\xff", b"\x20\x00" + b"\xff" * 40])
+def test_properties_that_cannot_be_read_are_none(octets: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """As `client_lib.message`: ending the connection would only cause a redelivery."""
+    given = Incoming.unread("tag", False, "", "q", octets, b"").numbered(1)[1]
+    assert given.message_id is None and given == pika.BasicProperties()
+    assert caplog.text.count("properties that cannot be read") == 1

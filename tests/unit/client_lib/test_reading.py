@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -258,3 +260,29 @@ def test_it_closes_while_another_thread_reads(pikas: Pikas, feed: Any, readers: 
             pikas.connection.process_data_events(None)
     thread.join(20)
     assert not thread.is_alive()
+
+
+def test_only_who_is_nudged_takes_descriptors(broker: ScriptedBroker, pikas: Pikas) -> None:
+    """Programs hold many connections, and may have 1024 descriptors."""
+    with Connection([broker.url], **QUICK) as connection:
+        session = connection.session()
+        session.declare_queue("elsewhere", timeout=20)
+        session.queue_sender("elsewhere").send("x", timeout=20)
+        assert session.queue_receiver("elsewhere").fetch(20).body == b"x"
+        assert connection.link.lending is not None and connection.link.lending._ear < 0
+    pikas.connection.process_data_events(0.1)
+    assert pikas.lending is not None and pikas.lending._ear >= 0
+
+
+def test_without_descriptors_the_io_thread_reads(
+    pikas: Pikas, feed: Any, readers: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left() -> tuple[int, int]:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    monkeypatch.setattr(os, "pipe", none_left)
+    thread = threading.Thread(target=feed)
+    thread.start()
+    pikas.take(COUNT)
+    thread.join(20)
+    assert pikas.bodies == [str(number).encode() for number in range(COUNT)] and MAIN not in readers
