@@ -126,10 +126,6 @@ class HaPlugin:
             return []
         needed_directory(data_dir)
         check_encryption(options, security, tls)
-        if options.ha_username and options.ha_username == security.anonymous_user:
-            raise ConfigError(
-                f"option anonymous-user: found {options.ha_username}, as ha-username, expected another one"
-            )
         elsewhere = [each for each in options.ha_brokers_url if not is_loopback(each.host)]
         if security.auth and security.user_file is None and not options.ha_username and elsewhere:
             expected = "expected a name, since guest may log in from its own machine only"

@@ -11,7 +11,7 @@ from qpidd_py.broker.limits import Limits
 from qpidd_py.broker.memory import MemoryWatch
 from qpidd_py.broker.pager import Pager
 from qpidd_py.broker.settings import Key
-from qpidd_py.config import SMALLEST_MEMORY, BrokerSettings, DataSettings, NetworkSettings
+from qpidd_py.config import SMALLEST_MEMORY, BrokerSettings, DataSettings, NetworkSettings, SecuritySettings
 from qpidd_py.core import Paging
 from qpidd_py.errors import ConfigError
 from qpidd_py.option_values import Amount
@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 def make_broker(settings: Settings, address: str, version: str) -> Broker:
     name = settings[BrokerSettings].broker_name or address
     broker = Broker(name, version=version, clocks=lambda: (time.time_ns() // 1000, time.monotonic_ns() // 1000))
+    security = settings[SecuritySettings]
+    broker.anonymous = security.anonymous_user or ("" if security.auth else NOBODY)
     retune(broker, settings)
     return broker
 
@@ -49,10 +51,10 @@ def retune(broker: Broker, settings: Settings) -> None:
     broker.time_consumers(options.consumer_timeout)
 
 
-def follow_users(broker: Broker, users: Users, checked: bool, anonymous: str) -> None:
-    """Logins and rights are those of the cluster's settings, too.  `checked`: whether logins are.  `anonymous`: who has
-    not logged in has the rights that the settings say, also if that name comes into the user file later.  Raises
-    ConfigError."""
+def follow_users(broker: Broker, users: Users, security: SecuritySettings) -> None:
+    """Logins and rights are those of the cluster's settings, too.  The user of ANONYMOUS has the rights that these say,
+    also if that name comes into the user file later.  Raises ConfigError."""
+    anonymous = security.anonymous_user
     if anonymous and users.local(anonymous):
         text = f"found {anonymous}, who is in the user file or guest, expected a user of the cluster (qpidctl add_user)"
         raise ConfigError(f"option anonymous-user: {text}")
@@ -64,8 +66,7 @@ def follow_users(broker: Broker, users: Users, checked: bool, anonymous: str) ->
             users.keep(key.name, None if entry is None else entry["hash"])
 
     settings.watchers.append(look)
-    broker.anonymous = anonymous or ("" if checked else NOBODY)
-    broker.rights.checked, broker.rights.names = checked, users.names
+    broker.rights.checked, broker.rights.names = security.auth, users.names
     broker.rights.local = lambda user: user != anonymous and users.local(user)
 
 

@@ -81,7 +81,7 @@ class Service:
         self.port = self._addresses[0].port
         self._broker = make_broker(settings, str(self._addresses[0]), version)
         self._broker.known_hosts = network.known_hosts_url
-        follow_users(self._broker, self._users, security.auth, security.anonymous_user)
+        follow_users(self._broker, self._users, security)
         self._reactor = Reactor(self._broker.engine)
         self._reserve = ReserveWatch(self._broker, hold_reserve, reserve_uses)
         files = settings[DataSettings]

@@ -10,7 +10,7 @@ from ha.model.protocol import BACKUP, REPLICA
 from ha.node import Node
 from ha.requests import FileRequests, LaterHandler, NodeRequests
 from ha.shell.client_rows import ClientRows, carried, described
-from ha.shell.connection_guard import admit, limited_link
+from ha.shell.connection_guard import admit
 from ha.shell.core_link import IncomingLink
 from ha.shell.failover_updates import FailoverUpdates
 from qpidd_py.broker.client_connection import ClientConnection
@@ -45,9 +45,7 @@ class ClusterHooks:
         self.failover: FailoverUpdates | None = None
 
     def admit(self, connection: ClientConnection, properties: Mapping[str, Any]) -> Refusal | None:
-        limited = not connection.client.access.everything
-        refusal = limited_link(properties, connection.user) if limited else None
-        return refusal or admit(self._node, properties, connection.user)
+        return admit(self._node, properties, connection.user, not connection.client.access.everything)
 
     def opened(self, connection: ClientConnection) -> bool:
         if BACKUP not in connection.client.properties:

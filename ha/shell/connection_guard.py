@@ -29,8 +29,10 @@ def limited_link(properties: Mapping[str, Any], user: str) -> Refusal | None:
     return Refusal(ReplyCode.ACCESS_REFUSED, text)
 
 
-def admit(node: Node, properties: Mapping[str, Any], user: str = "") -> Refusal | None:
-    """None admits the connection, of a user with all rights or `limited_link`'s consent."""
+def admit(node: Node, properties: Mapping[str, Any], user: str = "", limited: bool = False) -> Refusal | None:
+    """None admits the connection.  `limited`: the user's rights are."""
+    if limited and (refusal := limited_link(properties, user)):
+        return refusal
     backup, client = properties.get(BACKUP), BACKUP not in properties and REPLICA not in properties
     said = backup if isinstance(backup, Mapping) else {}
     if said.get("id") == node.local.id and said.get("instance", "") in ("", node.local.instance):

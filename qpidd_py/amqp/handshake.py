@@ -72,7 +72,8 @@ class Handshake:
 
     @property
     def _mechanisms(self) -> tuple[str, ...]:
-        return (*MECHANISMS, *[EXTERNAL] * bool(self.certified), *[ANONYMOUS] * bool(self.anonymous))
+        by_user = {EXTERNAL: self.certified, ANONYMOUS: self.anonymous}
+        return (*MECHANISMS, *(mechanism for mechanism, user in by_user.items() if user))
 
     def receive(self, command: Frame) -> Frame | None:
         """The answer to a method; None for a login and for `connection.open`, about which the owner decides."""

@@ -21,7 +21,7 @@ from qpidd_agent.ocf import (
 from qpidd_agent.parameters import Parameters, account, check, refused, words
 from qpidd_agent.process import SIGHUP, Process, end, find
 from qpidd_agent.running import forget_start, note_start
-from qpidd_agent.score import STANDALONE
+from qpidd_agent.score import STANDALONE, Standing
 from qpidd_agent.tool import ask_standing, order, run, write_score
 
 TYPE_CHECKING = False
@@ -238,23 +238,23 @@ def demote(parameters: Parameters, operation: Operation) -> int:
         order(parameters, operation, "ha.demote")
         log("info", f"process {process.pid} is not primary any more")
     except Failure as failure:
-        if _is_primary(parameters, operation, process):
+        standing = _standing_unless_ended(parameters, operation, process)
+        if standing is None:
+            note_demote(operation, dead=True)
+        elif standing.promoted:
             raise Failure(failure.code, f"not demoted: {failure.reason}") from None
         log("info", f"process {process.pid} is no primary: {failure.reason}")
     return OCF_SUCCESS
 
 
-def _is_primary(parameters: Parameters, operation: Operation, process: Process) -> bool:
-    """After a demotion that did not succeed.  A broker that was about to end when we looked for it was one, and has
-    failed.  Raises Failure if a living one does not answer."""
+def _standing_unless_ended(parameters: Parameters, operation: Operation, process: Process) -> "Standing | None":
+    """None: it was about to end when we looked for it.  Raises Failure if a living one does not answer."""
     try:
-        if not process.wait(0):
-            return ask_standing(parameters, operation).promoted
+        return None if process.wait(0) else ask_standing(parameters, operation)
     except Failure:
-        if not process.wait(ENDING):
-            raise
-    note_demote(operation, dead=True)
-    return False
+        if process.wait(ENDING):
+            return None
+        raise
 
 
 def _refuse_stopped(process: Process) -> None:
