@@ -9,18 +9,17 @@ import pika
 import pika.exceptions
 
 from benchmarks import load_generator
+from benchmarks.measurements import MEGABYTE, WAITING_SIZE
 from benchmarks.processes import BenchmarkError, resident_bytes, stop_process, wait_until
 from benchmarks.qpidd_cluster import QpiddCluster
 from benchmarks.samples import Key, Sample
 
-SIZE = 1024
 RESTARTED = 1_000_000
 BACKLOG = 20_000_000
 MEMORY_LIMIT = 2 << 30
 """Octets, for the backlog: a tenth of it."""
 START_LIMIT = 120.0
 HOUR = 3600.0
-MEGABYTE = 1 << 20
 
 
 def restart() -> list[Sample]:
@@ -78,12 +77,8 @@ def _fill(cluster: QpiddCluster, count: int) -> load_generator.Report:
 
 
 def _run(cluster: QpiddCluster, **options: str | float | bool) -> load_generator.Report:
-    where: dict[str, str | float | bool] = {"address": cluster.addresses()[0], "queue": "backlog", "size": SIZE}
-    run = load_generator.Run("load", **where, **options)
-    try:
-        return run.report(HOUR)
-    finally:
-        run.stop()
+    where: dict[str, str | float | bool] = {"address": cluster.addresses()[0], "queue": "backlog", "size": WAITING_SIZE}
+    return load_generator.run("load", HOUR, **where, **options)
 
 
 class Peak:

@@ -24,6 +24,8 @@ from typing import Any, Final
 
 import pika
 
+from benchmarks.processes import BenchmarkError
+from benchmarks.storm import HEADER, start_ok
 from client_lib import Connection, Message, aio
 from client_lib.connecting.wire import content_frames, method_frame, publish_method
 from client_lib.failover import FailoverConnection
@@ -290,6 +292,9 @@ def select_sync(job: Job, meter: Meter) -> None:
 
 # ---- no library -----------------------------------------------------------------------------------------------------
 
+ACK_OCTETS: Final = 21
+"""Of the frame of a basic.ack."""
+
 
 def socket_sync(job: Job, meter: Meter) -> None:
     """The same octets for each message, and nothing else: no library can be quicker than the kernel and the broker."""
@@ -299,23 +304,24 @@ def socket_sync(job: Job, meter: Meter) -> None:
         meter.start()
         for _ in range(job.count):
             sock.sendall(octets)
-            sock.recv(4096)
+            if len(sock.recv(4096)) != ACK_OCTETS:
+                raise BenchmarkError("something else than a confirm has come")
         meter.stop()
 
 
 def _logged_in(job: Job) -> socket.socket:
     """A connection with channel 1, which confirms."""
     sock = socket.create_connection((job.parameters.host, job.parameters.port))
-    credentials = pika.PlainCredentials("guest", "guest").response_for(pika.spec.Connection.Start(mechanisms=b"PLAIN"))
-    sock.sendall(b"AMQP\x00\x00\x09\x01")
-    for channel, methods in (
-        (0, [pika.spec.Connection.StartOk({}, *credentials, "en_US")]),
-        (0, [pika.spec.Connection.TuneOk(0, 131072, 0), pika.spec.Connection.Open("/")]),
-        (1, [pika.spec.Channel.Open()]),
-        (1, [pika.spec.Confirm.Select()]),
+    tune_ok, confirms = pika.spec.Connection.TuneOk(0, 131072, 0), pika.spec.Confirm.Select()
+    sock.sendall(HEADER)
+    for words in (
+        start_ok("guest", "guest"),
+        method_frame(0, tune_ok) + method_frame(0, pika.spec.Connection.Open("/")),
+        method_frame(1, pika.spec.Channel.Open()),
+        method_frame(1, confirms),
     ):
         sock.recv(65536)
-        sock.sendall(b"".join(method_frame(channel, method) for method in methods))
+        sock.sendall(words)
     sock.recv(65536)
     return sock
 

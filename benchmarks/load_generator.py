@@ -78,9 +78,10 @@ class Run:
         self.process.communicate()
 
 
-def run(name: str, **options: str | float | bool) -> Report:
+def run(name: str, patience: float = 600, /, **options: str | float | bool) -> Report:
+    """Waits for its end, at most `patience` seconds."""
     background = Run(name, **options)
     try:
-        return background.report()
+        return background.report(patience)
     finally:
         background.stop()

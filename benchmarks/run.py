@@ -24,7 +24,7 @@ from benchmarks.storm import storm
 
 SUITES = ("memory", "throughput", "outage", "catch-up", "rejoin", "declare", "cliffs", "storm", "restart")
 LONG = ("backlog",)
-"""Only when it is asked for: it takes ten minutes, and 25 GiB of the disk."""
+"""Only when it is asked for: it takes some minutes, and 25 GiB of the disk."""
 
 CATCH_UP_SECONDS = 4.0
 OWN: dict[str, tuple[int, Callable[[], list[Sample]]]] = {
