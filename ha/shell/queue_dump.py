@@ -22,6 +22,9 @@ ROWS: Final = 10_000
 ROWS_OF_QUEUE: Final = 1_000
 SLICE: Final = 250
 """Events in one turn, and those of one queue more."""
+MESSAGES: Final = 20_000
+"""Messages of one queue that are looked at in one turn: some milliseconds.  What leaves a longer queue meanwhile may be
+named."""
 
 
 def dump(env: Environment, queues: Iterable[Queue], reason: str) -> Json:
@@ -36,13 +39,14 @@ def dump(env: Environment, queues: Iterable[Queue], reason: str) -> Json:
 
 
 def dump_steps(env: Environment, queues: Iterable[Queue], reason: str) -> Generator[None, None, Json]:
-    """The same, in slices of SLICE events or a queue of many."""
+    """The same, in slices of SLICE events or MESSAGES of a queue."""
     number, room, written = str(env.wall()), ROWS, 0
     sums: Json = {"queues": 0, "messages": 0, "unnamed": 0}
     for queue in queues:
         if queue.deleted:
             continue
-        runs = reading.named(queue, min(room, ROWS_OF_QUEUE))
+        runs = IdRuns(min(room, ROWS_OF_QUEUE))
+        yield from reading.name_in_parts(queue, runs, MESSAGES)
         room -= len(runs.named)
         total, unnamed = _dump_queue(env, queue.name, runs, {"reason": reason}, number)
         sums["queues"] += 1

@@ -78,15 +78,33 @@ cdef uint64_t away_from(Queue queue, uint64_t low, size_t limit) noexcept:
     return UNLIMITED
 
 
+def name_in_parts(Queue queue, IdRuns found, size_t most):
+    """Adds all messages, handed out or not, to `found`.  Yields when it has looked at `most` of them, and goes on behind
+    the last one: what comes and goes in between is there or not."""
+    cdef uint64_t i, last
+    cdef size_t looked = 0
+    cdef Entry* e
+    cdef Queue level
+    for level in queue.levels if queue.levels is not None else (queue,):
+        i = level.main.head
+        while i < level.main.tail:
+            e = ring_at(&level.main, i)
+            last = e.id
+            if e.state != GONE:
+                name_entry(found, e, False)
+            i += 1
+            looked += 1
+            if looked == most:
+                looked = 0
+                yield
+                i = ring_after(&level.main, last)
+
+
 def named(Queue queue, size_t most):
     """All messages, handed out or not, as at most so many runs of their ids."""
     cdef IdRuns found = IdRuns(most)
-    cdef uint64_t i
-    cdef Queue level
-    for level in queue.levels if queue.levels is not None else (queue,):
-        for i in range(level.main.head, level.main.tail):
-            if ring_at(&level.main, i).state != GONE:
-                name_entry(found, ring_at(&level.main, i), False)
+    for _ in name_in_parts(queue, found, UNLIMITED):
+        pass
     return found
 
 

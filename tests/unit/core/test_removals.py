@@ -12,7 +12,7 @@ from pamqp.commands import Basic
 from pamqp.header import ContentHeader
 
 from qpidd_py.core import Engine, Queue, Route, reading
-from qpidd_py.core.runs import runs_of
+from qpidd_py.core.runs import IdRuns, runs_of
 from tests.support.memory import MemoryClient
 
 Noted = list[tuple[str, str, bool, list[tuple[str, str, int]], int]]
@@ -242,6 +242,21 @@ def test_what_is_in_a_queue_by_name(lab: Lab) -> None:
     lab.client.turn()
     runs = contents(lab.queue)
     assert runs == ([("p:1", "p:1", 1), ("p:3", "p:4", 2)], 0)
+
+
+@pytest.mark.parametrize("levels", [0, 3])
+def test_what_leaves_between_two_parts_is_not_named_and_what_stays_is_named_once(levels: int) -> None:
+    lab = Lab(levels)
+    lab.publish(*range(1, 11))
+    lab.client.turn()
+    runs = IdRuns(100)
+    parts = reading.name_in_parts(lab.queue, runs, 4)
+    next(parts)
+    lab.engine.purge(lab.queue)
+    lab.publish(11, 12)
+    lab.client.turn()
+    assert list(parts) == []
+    assert [run[:3] for run in runs.named] == [("p:1", "p:4", 4), ("p:11", "p:12", 2)]
 
 
 def contents(queue: Queue) -> tuple[list[tuple[str, str, int]], int]:

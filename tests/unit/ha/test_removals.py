@@ -10,7 +10,7 @@ import pytest
 from ha.model.environment import Json
 from ha.primary.removals import GATHERED, Removals, joined
 from ha.shell import queue_dump
-from ha.shell.queue_dump import dump, dump_on_request
+from ha.shell.queue_dump import dump, dump_on_request, dump_steps
 from qpidd_py.core import Engine
 from qpidd_py.errors import LinkError
 from tests.support.memory import MemoryClient
@@ -197,6 +197,18 @@ def test_a_long_dump_takes_turns_and_ends_when_the_primary_does(monkeypatch: pyt
     primary.node.demote("asked for")
     world.run(0.1)
     assert "the dump is not complete: " in replies[1]["error"]
+
+
+def test_a_long_queue_is_looked_at_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_dump, "MESSAGES", 2)
+    lab = Lab()
+    lab.queue.max_count = 99
+    lab.publish(*(f"p:{number}" for number in range(1, 6)))
+    steps = dump_steps(lab, [lab.queue], "request")  # type: ignore[arg-type]
+    next(steps)
+    lab.publish("p:6")
+    assert lab.said == [] and len(list(steps)) == 2
+    assert lab.said == [("queue_dump", None, None, 0), ("queue_dump", "p:1", "p:6", 6)]
 
 
 def test_a_dump_that_the_disk_does_not_take_is_refused() -> None:
