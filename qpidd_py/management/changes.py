@@ -1,18 +1,19 @@
-"""Requests that change something: each returns its result and the log position that must be safe before the result is
-sent, as for a reply to `queue.declare`.
+"""Requests that change the content of queues, in slices: each returns its result and the log position that must be safe
+before the result is sent, as for a reply to `queue.declare`.
 
     queue.move    {source, target | exchange, limit=all}    moves ready messages, in order   -> {"moved": number}
-                  in slices: those that are ready when it begins, and not those that come later
     queue.purge   {queue}                                                                    -> {"purged": number}
     queue.delete  {queue, if_unused=false, if_empty=false}                                   -> {"deleted": messages}
 
-A backup refuses them for replicated objects.
+Moved or purged are those that are ready when it begins, and not those that come later.  A backup refuses them for
+replicated objects; a broker that is deposed meanwhile refuses the rest.
 """
 
 from collections.abc import Callable, Generator, Mapping
 from typing import Final
 
 from qpidd_py.broker.broker import Broker
+from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.errors import AmqpError
 from qpidd_py.management.patience import Reading, ready_in_memory
 from qpidd_py.management.request import Json, NotFound, RequestError, flag, text
@@ -20,19 +21,21 @@ from qpidd_py.management.request import Json, NotFound, RequestError, flag, text
 SLICE: Final = 2048
 """Messages moved in one turn: 2 µs each, and as many again for each copy that an exchange makes."""
 
+Slices = Generator[Reading | None, None, tuple[Json, int]]
+
 
 class Changes:
     """For one broker."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self.methods: Mapping[str, Callable[[Json], tuple[Json, int]]] = {
+        self.methods: Mapping[str, Callable[[Json], Slices]] = {
+            "queue.move": self._move,
             "queue.purge": self._purge,
             "queue.delete": self._delete,
         }
 
-    def move(self, arguments: Json) -> Generator[Reading | None, None, tuple[Json, int]]:
-        """A slice with each step.  Raises RequestError, AmqpError."""
+    def _move(self, arguments: Json) -> Slices:
         target, exchange = text(arguments, "target", ""), text(arguments, "exchange", "")
         if bool(target) == bool(exchange):
             raise RequestError("wanted a target (a queue) or an exchange")
@@ -59,15 +62,33 @@ class Changes:
             if not waited:
                 yield None
 
-    def _purge(self, arguments: Json) -> tuple[Json, int]:
-        vhost = self._broker.vhost
-        queue = vhost.purgeable_queue(None, text(arguments, "queue"))
-        return {"purged": self._broker.engine.purge(queue.core)}, vhost.purged(queue)
+    def _purge(self, arguments: Json) -> Slices:
+        queue = self._broker.vhost.purgeable_queue(None, text(arguments, "queue"))
+        count = yield from self._emptied(queue, "purged")
+        return {"purged": count}, self._broker.vhost.purged(queue)
 
-    def _delete(self, arguments: Json) -> tuple[Json, int]:
-        name = text(arguments, "queue")
-        if name not in self._broker.vhost.queues:
+    def _delete(self, arguments: Json) -> Slices:
+        vhost, name = self._broker.vhost, text(arguments, "queue")
+        if name not in vhost.queues:
             raise NotFound(f"no queue {name!r}")
         if_unused, if_empty = flag(arguments, "if_unused"), flag(arguments, "if_empty")
-        count, position = self._broker.vhost.delete_queue(None, name, if_unused, if_empty)
-        return {"deleted": count}, position
+        queue = vhost.deletable_queue(None, name, if_unused, if_empty)
+        dropped = (yield from self._emptied(queue, "deleted")) if queue is not None else 0
+        if queue is not None and vhost.queues.get(name) is not queue:  # it was deleted by another client meanwhile
+            return {"deleted": dropped}, self._broker.engine.changed
+        # A consumer that comes between two slices does not keep the queue.
+        count, position = vhost.delete_queue(None, name, if_unused and queue is None, if_empty)
+        return {"deleted": dropped + count}, position
+
+    def _emptied(self, queue: DeclaredQueue, reason: str) -> Generator[None, None, int]:
+        """Drops what is ready in a queue now: how many messages that were, or had been when it was deleted."""
+        vhost, engine, dropped = self._broker.vhost, self._broker.engine, 0
+        last, done = engine.sequence, False
+        while not done and vhost.queues.get(queue.name) is queue:
+            vhost.purgeable_queue(None, queue.name)  # refuses where this broker is no longer the primary
+            engine.begin_slice()
+            some, done = engine.purge_some(queue.core, last, reason)
+            dropped += some
+            if not done:
+                yield None
+        return dropped

@@ -46,6 +46,7 @@ from qpidd_py.management.patience import Reading, in_memory
 from qpidd_py.management.policies import PolicyRequests
 from qpidd_py.management.request import Json, NotFound, Reply, RequestError, text
 from qpidd_py.management.rights import administers, check_request, who
+from qpidd_py.management.settings import Change
 from qpidd_py.management.shown import (
     PEEK_BODY,
     show_binding,
@@ -95,8 +96,8 @@ class Management:
             "channel.list": self._channel_list,
             "subscription.list": self._subscription_list,
         }
-        changes = Changes(broker)
-        self._changes, self._move = dict(changes.methods), changes.move
+        self._contents = Changes(broker).methods
+        self._changes: dict[str, Change] = {}
         self._lists = dict(self._lists)
         self._pages = Pages(broker).methods
         for settings in (UserRequests(broker), PolicyRequests(broker), LimitRequests(broker)):
@@ -122,8 +123,8 @@ class Management:
                 reply({"ok": True, "result": self._session_close(arguments, asker)})
             elif method in self._methods:
                 reply({"ok": True, "result": self._methods[method](arguments)})
-            elif method == "queue.move":
-                self._when_safe(method, (yield from self._move(arguments)), reply)
+            elif method in self._contents:
+                self._when_safe(method, (yield from self._contents[method](arguments)), reply)
             elif method in self._changes:
                 self._when_safe(method, self._changes[method](arguments), reply)
             else:

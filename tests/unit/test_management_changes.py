@@ -211,6 +211,57 @@ def test_without_replication_the_answer_comes_at_once():
     assert replies == [{"ok": False, "error": "no queue 'none'", "code": 404}]
 
 
+class TestEmptying:
+    """A long queue is purged, or deleted, in turns of their own."""
+
+    @staticmethod
+    def begun(asker, method, *bodies):
+        asker.declare("a", *bodies)
+        asker.broker.engine.schedule, asker.broker.engine.slice.most = lambda: None, 2
+        replies = []
+        return asker.management.work(method, {"queue": "a"}, replies.append, None), replies
+
+    @pytest.fixture(params=[("queue.purge", "purged"), ("queue.delete", "deleted")])
+    def emptying(self, request):
+        return request.param
+
+    def test_it_takes_turns_and_leaves_what_comes_later(self, asker, emptying):
+        method, word = emptying
+        steps, replies = self.begun(asker, method, *[b"x"] * 500)
+        next(steps)
+        assert 0 < len(asker.bodies("a")) < 500 and not replies
+        asker.peer.publish(b"late", "a")
+        for _ in steps:
+            asker.broker.advance()
+        asker.broker.advance()
+        assert replies == [{"ok": True, "result": {word: 500 + (word == "deleted")}}]
+        backup = asker.broker.backup()
+        for broker in (asker.broker, backup):
+            left = asker.bodies("a", broker) if "a" in broker.vhost.queues else None
+            assert left == ([b"late"] if word == "purged" else None)
+
+    def test_a_broker_that_is_deposed_meanwhile_drops_nothing_more(self, asker, emptying):
+        steps, replies = self.begun(asker, emptying[0], *[b"x"] * 500)
+        next(steps)
+        asker.broker.passive = True
+        asker.broker.engine.demote()
+        left = asker.bodies("a")
+        assert left and list(steps) == [] and asker.bodies("a") == left
+        assert [reply["ok"] for reply in replies] == [False]
+        assert "this broker is a backup" in replies[0]["error"]
+
+    def test_another_queue_of_the_name_keeps_its_messages(self, asker, emptying):
+        method, word = emptying
+        steps, replies = self.begun(asker, method, *[b"x"] * 500)
+        next(steps)
+        asker.peer.send(1, Queue.Delete(queue="a"))
+        asker.broker.advance()
+        asker.declare("a", b"new")
+        assert list(steps) == [] and asker.bodies("a") == [b"new"]
+        asker.broker.advance()
+        assert 0 < replies[0]["result"][word] < 500
+
+
 class TestSlices:
     """A long queue is moved in turns of their own."""
 
