@@ -26,6 +26,8 @@ SLICE: Final = 250
 """Queues without messages, or exchanges, that are deleted at a time, in 2 ms."""
 LARGE: Final = 1000
 """Messages of a queue that cost as much again."""
+DEEP: Final = 10_000
+"""Messages of a queue that is emptied first, in slices."""
 
 
 class Endings:
@@ -41,6 +43,8 @@ class Endings:
         self.idle = Idle(self)
         self._queues: deque[DeclaredQueue] = deque()
         self._exchanges: deque[Exchange] = deque()
+        self._emptying: dict[DeclaredQueue, int] = {}
+        """Deep ones, and the newest message of each when that began: what comes later goes with the queue."""
         self._under_way = False
         self._exclusive: dict[object, dict[str, DeclaredQueue]] = {}  # by connection
         self._leaving: dict[DeclaredQueue, bool] = {}  # queues that are looked at again, and whether to delete them
@@ -85,11 +89,24 @@ class Endings:
         queue = self._queues.popleft()
         messages = queue.core.ready + queue.core.unacked
         if queue.ending and not queue.gone:
+            if not self._shallow(queue):
+                self._queues.appendleft(queue)
+                return SLICE
             self._end(queue)
         return 1 + messages // LARGE
 
+    def _shallow(self, queue: DeclaredQueue) -> bool:
+        """Whether it may go as it is; drops of a deep one what fits into the slice under way (`slices.pyx`)."""
+        core, begun = queue.core, queue in self._emptying
+        sent_on = queue.alternate is not None or core.stuck
+        if sent_on or not self.decides(queue) or (core.ready < DEEP and not begun):
+            return True
+        last = self._emptying.setdefault(queue, self._engine.sequence)
+        return self._engine.purge_some(core, last, "deleted")[1]
+
     def _end(self, queue: DeclaredQueue) -> None:
         queue.ending = False
+        self._emptying.pop(queue, None)
         if self.decides(queue):
             self.remove_queue(queue)
         else:

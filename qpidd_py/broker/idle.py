@@ -1,5 +1,6 @@
 """Queues with a time limit for being idle: `x-expires`, and exclusive ones that wait for their owner.          Pure."""
 
+from collections.abc import Iterable
 from typing import Final, Protocol
 
 from qpidd_py.broker.queue import DeclaredQueue
@@ -14,7 +15,7 @@ OWNER_TIME: Final = 60.0
 class Deletes(Protocol):
     """`Endings`."""
 
-    def remove_queue(self, queue: DeclaredQueue) -> None: ...
+    def end_queues(self, queues: Iterable[DeclaredQueue]) -> None: ...
 
     def decides(self, queue: DeclaredQueue) -> bool: ...
 
@@ -51,4 +52,4 @@ class Idle:
                 continue
             busy = due.core.consumer_count or due.waits_for_its_first_user or due.expires is None
             if (due.waits_for_its_owner or not busy) and self._endings.decides(due):
-                self._endings.remove_queue(due)
+                self._endings.end_queues([due])

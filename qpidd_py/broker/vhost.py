@@ -268,7 +268,8 @@ class VHost:
             self.configuration.note_used(queue, *self.operation_log.append({"op": "queue.used", "name": queue.name}))
 
     def tick(self, now: float) -> None:
-        """`now`: in seconds."""
+        """Outside of a turn of clients; `now`: in seconds."""
+        self.engine.begin_slice()
         self.floods.tick(now)
         self.depths.tick(now)
         self.endings.idle.tick(now, self.engine.safe)

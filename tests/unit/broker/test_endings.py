@@ -15,10 +15,11 @@ from hypothesis import given, settings
 from qpidd_py.broker.adoption import LOOKS, adopt, adopting
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.debris import TICK
-from qpidd_py.broker.endings import LARGE, SLICE
+from qpidd_py.broker.endings import DEEP, LARGE, SLICE
 from qpidd_py.broker.exchange import EXCHANGE_TYPES
 from qpidd_py.broker.snapshot import Records, decode_snapshot
 from qpidd_py.broker.vhost import VHost
+from qpidd_py.core.queue import Queue
 from qpidd_py.core.routes import Route
 from qpidd_py.errors import AmqpError
 from tests.unit.broker.peer import Replicated
@@ -256,6 +257,67 @@ def test_one_with_many_messages_costs_more() -> None:
     vhost.endings.go_on, once = (lambda most=7: once(7)), vhost.endings.go_on  # type: ignore[method-assign]
     vhost.endings.connection_gone(connection)
     assert len(vhost.queues) == 17
+
+
+def deep(broker: Broker, messages: int) -> Queue:
+    """The only queue, exclusive to a connection that has ended; slices are short."""
+    vhost = broker.vhost
+    connection = owned(vhost, 1)
+    core = vhost.queues["q0"].core
+    publish(broker, core, messages)
+    broker.engine.schedule, broker.engine.slice.most = lambda: None, 2
+    vhost.endings.connection_gone(connection)
+    return core
+
+
+def publish(broker: Broker, core: Queue, messages: int) -> None:
+    for _ in range(messages):
+        broker.engine.publish(Route([core]), b"", b"", b"\0\x3c" + bytes(12), b"")
+
+
+def test_a_deep_queue_ends_in_slices_also_if_it_gets_messages_meanwhile() -> None:
+    broker = Broker()
+    core, left = deep(broker, DEEP + 1000), [DEEP + 1000]
+    while broker.vhost.endings:
+        left.append(core.ready)
+        assert left[-1] < left[-2] and len(left) < 1000
+        publish(broker, core, 1)
+        broker.vhost.tick(0.0)
+    assert len(left) > 10 and core.deleted and not broker.vhost.queues
+
+
+def test_a_deep_queue_that_is_asked_for_meanwhile_is_gone_at_once() -> None:
+    broker = Broker()
+    core = deep(broker, DEEP + 1000)
+    assert not core.deleted
+    with pytest.raises(AmqpError, match="no queue"):
+        broker.vhost.find_queue("q0", Connection())
+    assert core.deleted
+    broker.vhost.tick(0.0)
+    assert not broker.vhost.endings
+
+
+def test_a_deposed_primary_drops_nothing_more_of_a_deep_queue() -> None:
+    broker = Replicated()
+    core = deep(broker, DEEP + 1000)
+    left = core.ready
+    broker.passive = True
+    broker.vhost.tick(0.0)
+    assert 0 < left == core.ready < DEEP + 1000 and broker.vhost.queues["q0"].waits_for_its_owner
+
+
+def test_deep_queues_that_were_idle_too_long_end_in_slices() -> None:
+    broker = Broker()
+    vhost = broker.vhost
+    queue, _ = vhost.declare_queue(None, "q", True, False, False, {"x-expires": 1000})
+    publish(broker, queue.core, DEEP + 1000)
+    broker.engine.schedule, broker.engine.slice.most = lambda: None, 2
+    vhost.tick(1.0)
+    vhost.tick(3.0)
+    assert 0 < queue.core.ready < DEEP + 1000
+    for _ in range(200):
+        vhost.tick(3.0)
+    assert queue.gone and not vhost.queues
 
 
 @pytest.mark.parametrize("again", ["declare", "use", "delete", "delete in slices"])
