@@ -209,7 +209,7 @@ class ChannelCore:
             self.forget_consumer(frame.method.consumer_tag)
             self._tell(self._on_cancel, frame)
         else:
-            LOGGER.debug("channel %d: nobody waits for %r", self.channel_number, frame.method)
+            LOGGER.debug("channel %d: nothing waits for %r", self.channel_number, frame.method)
 
     def _content(self, method: Any, properties: Any, body: bytes) -> None:
         if isinstance(method, Basic.Return):

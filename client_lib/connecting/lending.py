@@ -10,7 +10,7 @@ Theory.  The loop's thread reads, unless it has *lent* reading to the threads th
   for can come only from a thread that reads, so it cannot be missed.  Other changes are noticed after PATIENCE.
 * A thread that waits for more than the broker is woken by `nudge`, from any other thread.
 * Reading is given back when nothing has come for PATIENCE, when a thread stops waiting while another one still waits,
-  when a thread begins to wait that does not read, and when nobody has read for LEASE: the loop's thread looks.
+  when a thread begins to wait that does not read, and when no thread has read for LEASE: the loop's thread looks.
 * `lent` changes in the loop's thread only: what was given back is read there before anything else.
 """
 

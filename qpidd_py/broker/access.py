@@ -34,7 +34,7 @@ def check_free(queue: DeclaredQueue) -> None:
 
 
 def check_consumable(queue: DeclaredQueue) -> None:
-    """Raises 403 for a queue whose messages nobody takes."""
+    """Raises 403 for a queue whose messages no client may take."""
     if queue.browse_only:
         text = f"queue '{queue.name}' in vhost '/' is for browsing only ('{BROWSE_ONLY}'): use queue.peek"
         raise refuse(ReplyCode.ACCESS_REFUSED, text)

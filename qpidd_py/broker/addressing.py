@@ -1,4 +1,4 @@
-"""What a content header says about where a message goes, beside exchange and routing key.                        Pure.
+"""What a content header says about where a message goes, next to exchange and routing key.                       Pure.
 
 Copies, as RabbitMQ has them: the headers CC and BCC are arrays of further routing keys of the same exchange; BCC is not
 stored.  A direct reply: a client consumes from the pseudo queue `amq.rabbitmq.reply-to`, and publishes with that as

@@ -2,8 +2,8 @@
 
 The connection of exclusive queues, the consumers of auto-delete queues, the bindings of auto-delete exchanges: one end
 of one of these may end thousands.  Some are deleted at once, the rest with ticks and with queues that others declare,
-and a queue as soon as somebody asks for it, so that nobody sees one that should be gone.  A fail-over in between leaves
-the rest to the new primary (`on_promoted`).
+and a queue as soon as a client asks for it, so that no client sees one that should be gone.  A deep one is emptied
+first, in slices.  A fail-over in between leaves the rest to the new primary (`on_promoted`).
 
 A deposed primary decides nothing: what is replicated stays, and the log of the new one says what becomes of it.
 """

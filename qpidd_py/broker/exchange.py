@@ -105,7 +105,7 @@ class Exchange:
 
     @property
     def own_queue(self) -> DeclaredQueue | None:
-        """The one that goes with it, and that nobody finds by its name."""
+        """The one that goes with it, and that is not found by its name."""
         return self.waiting or self.shadow
 
     @property

@@ -1,4 +1,4 @@
-"""Settings: what a cluster knows beside its queues and exchanges: users and what they may do.                   Pure.
+"""Settings: what a cluster knows next to its queues and exchanges: users and what they may do.                   Pure.
 
 A setting is a value (a field table) under a key: its kind, a virtual host (empty if it belongs to none) and a name.  It
 is an object of the configuration as a queue is: an operation of the log makes it, the position of that operation is its

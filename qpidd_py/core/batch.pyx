@@ -154,7 +154,7 @@ cdef class Pool:
         malloc_trim(0)
 
     cdef void trim_idle(self) noexcept:
-        """Gives back a quarter of the free segments, and the buffer, that nobody has needed since the last call."""
+        """Gives back a quarter of the free segments, and the buffer, that were not needed since the last call."""
         cdef size_t n
         if not self.input_lent:
             free(self.lend_input())

@@ -552,7 +552,7 @@ cdef class Channel:
 
     cdef bint gathers(self, size_t octets, int method) except -1:
         """Whether the transaction takes a publish of so many octets, or a settlement (0); if not the channel has failed.
-        A commit is one batch, which nobody's turn interrupts, so it is bounded."""
+        A commit is one batch, which no other turn interrupts, so it is bounded."""
         cdef Engine engine = self.connection.engine
         cdef size_t count = len(self.publishes) + len(self.acks)
         text = ""

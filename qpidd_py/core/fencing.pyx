@@ -8,7 +8,7 @@ and on the disks where there are journals.  So a token is given to one consumer,
 * over a fail-over, since the new epoch is higher, and a primary that was deposed cannot make a mark safe;
 * over a restart, since the log goes on behind what is on disk.  (Without a cluster and without a journal nothing is
   kept, the tokens begin anew with the broker, and the queue and its messages are gone.)
-A resource that refuses a token below the highest that it has seen refuses whoever was the consumer before.
+A resource that refuses a token below the highest that it has seen refuses the consumer of before.
 """
 from qpidd_py.core.batch cimport OP_MARK, RECORD_HEADER
 

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Message groups (`qpid.group_header_key`): messages of one group are with one client at a time, in their order.
 
-Theory.  Whoever gets a message of a group owns the group until it holds none of its messages any more, acknowledged or
+Theory.  The consumer that gets a message of a group owns the group until it holds none of its messages any more, acknowledged or
 given back; meanwhile others get messages of other groups, so a message may be handed out before an older one.  The
 queue's messages are noted group by group, oldest first, and no further than somebody looks for one that it may have
 (`seen`): each message's header is read once.  The first that waits of each group stands in a heap, that of the free
@@ -11,7 +11,7 @@ The rest of the queue does not know of groups: limits, expiry and purge take the
 passed over here.  So `Queue.next` stays in front of what is ready (`group_taken`), and what comes back is looked for from
 there instead of standing in `Queue.returned`.
 
-Nothing of this is in the log.  After a change of role nobody holds anything, and all groups are free.
+Nothing of this is in the log.  After a change of role no consumer holds anything, and all groups are free.
 """
 from heapq import heappop, heappush
 

@@ -17,7 +17,7 @@ cdef class Slice:
         self.look = LOOK
 
     cdef void begin(self, bint endless) noexcept:
-        """`endless`: nobody calls for a next turn, so nothing may be left for it."""
+        """`endless`: no next turn is called for, so nothing may be left for it."""
         self.units = self.look
         self.looks = 0
         self.endless = endless

@@ -1,12 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Messages that wait for their time (exchanges of type `x-delayed-message`).
 
-Theory.  Such an exchange has a queue of its own, which nobody consumes from.  A publish that has to wait enters it like
+Theory.  Such an exchange has a queue of its own, which has no consumers.  A publish that has to wait enters it like
 any other, so it is replicated, in the journal, and confirmed when it is safe; its record has the time at which it is due
 instead of that of its expiry.  When it is due it leaves as a dead letter does: the copy to the queues that the exchange
 leads to at that time, and the removal, are in one batch.  So after a fail-over it waits, or is where it was sent to.
 
-The queue is a ring in order of id, as all are; `Delays` is a heap of (due, id) beside it, 16 octets each, on a backup as
+The queue is a ring in order of id, as all are; `Delays` is a heap of (due, id) next to it, 16 octets each, on a backup as
 well, so a promotion does not look at the messages.  What is not in the ring any more is left out when it comes to the
 top.  `Engine.expiries` has the time of the first (`expiry.pyx`), so nothing is looked at before it is due.
 

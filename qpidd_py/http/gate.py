@@ -2,8 +2,8 @@
 thread.                                                                                                         Shell.
 
 A login that the broker has accepted lately goes straight on.  Of all others `UNPROVEN` are tried at a time, of one
-address `OF_ADDRESS`, and `WAITING` of it wait; more are refused (429).  So guesses delay nobody who has logged in
-before, and those from one address nobody else either.  The broker judges every request all the same.
+address `OF_ADDRESS`, and `WAITING` of it wait; more are refused (429).  So guesses delay no user who has logged in
+before, and those from one address no other address.  The broker judges every request all the same.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     "messages": 12, "messages_details": {"rate": 3.5}
 
 The broker keeps no history.  What is asked for again and again, by a page or by monitoring, has rates over the last
-WINDOW to twice as long; what nobody has asked for in LONGEST has none (0.0).  Memory is bounded: OBJECTS.
+WINDOW to twice as long; what was not asked for in LONGEST has none (0.0).  Memory is bounded: OBJECTS.
 Times are arguments, in seconds; any thread.
 """
 

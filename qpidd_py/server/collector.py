@@ -20,7 +20,7 @@ EVERY: Final = 60.0
 LONGEST: Final = 3600.0
 """Seconds between two of them, at most."""
 SHORT: Final = 0.005
-"""Seconds of one that nobody notices."""
+"""Seconds of one that is not noticed."""
 _NEVER: Final = 1 << 30
 
 

@@ -23,7 +23,7 @@ from spark_jobs.report.units import duration, moment
 BREACH, NOT_KNOWN, POSSIBLE, WITHIN = "breach", "unknown", "possible", "ok"
 MESSAGES: Final = ("lost", "unaccounted", "unexpected", "unmarked")
 UNREAD: Final = ("unrecognised",)
-"""Kinds of gaps: a log that nobody has understood."""
+"""Kinds of gaps: a log that was not understood."""
 NO_CLIENT: Final = "no client's log was read"
 
 

@@ -60,7 +60,7 @@ def _resources(rows: Sequence[Row]) -> Figure:
 
 
 def _unrestored(document: Document) -> Figure:
-    """Clients that go on have found a primary, whoever logged it."""
+    """Clients that go on have found a primary, no matter who logged it."""
     ends = [outage["censored"] for outage in document["outages"]]
     if ends and not any(ends):
         return Figure("Service", "clients went on", UNPROMOTED, DOUBT)
