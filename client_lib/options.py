@@ -38,7 +38,7 @@ class Options:
     restore_timeout how long a session retries after a fail-over while its queues do not exist (yet)
     username, password, virtual_host  for addresses that do not say
     sasl_mechanisms names with spaces between, the first that the broker offers is taken; see MECHANISMS.
-                    None = PLAIN AMQPLAIN
+                    None = PLAIN AMQPLAIN.  SCRAM-SHA-256 alone: the password is never sent
     transport       tcp or ssl, for addresses that do not say; with ssl amqp:// does not, and an `Endpoint` without TLS
                     is refused
     tcp_nodelay     False lets the system gather small packets, which costs latency

@@ -170,9 +170,10 @@ class Doorman:
         guard, ports = self._guard, self._ports
         broker, requests = self._new_broker()
         broker.engine.schedule = partial(_soon, loop, guard, broker.engine.end_turn)
-        verifier = None if ports.users is None else Verifier(ports.users, loop, guard)
-        if verifier is not None:
-            broker.authenticate = verifier
+        users = ports.users
+        verifier = None if users is None else Verifier(users, loop, guard)
+        if users is not None and verifier is not None:
+            broker.authenticate, broker.scram = verifier, lambda: users.has_scram
         reactor = Reactor(broker.engine)
         loop.add_reader(reactor.fileno(), guard, reactor.poll)
         listener = Listener(loop, broker, reactor, ports.network, ports.limits, guard)

@@ -149,6 +149,7 @@ class Service:
         self._verifier = Verifier(self._users, loop, self._guard)
         if self._settings[SecuritySettings].auth:
             self._broker.authenticate = self._verifier
+            self._broker.scram = lambda: self._users.has_scram
         self._broker.vhost.configuration.settings.watchers.append(lambda key: self._verifier.users_changed())
         self._collector = Collector(loop.time)
         self._notifier = Notifier(loop, self._environment)

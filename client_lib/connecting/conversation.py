@@ -220,6 +220,8 @@ class Conversation:
                 self._host.finished()
             case Methods.Start(), ConnectionState.GREETING:
                 self._start(method)
+            case Methods.Secure(), ConnectionState.LOGIN:
+                self._say(Methods.SecureOk(self.params.credentials.answer(_octets(method.challenge))))
             case Methods.Tune(), ConnectionState.LOGIN:
                 self._tune(method)
             case Methods.OpenOk(), ConnectionState.TUNED:
@@ -261,6 +263,7 @@ class Conversation:
         return {**said, **self.params.client_properties, **self._identity, TIME: self._host.today()}
 
     def _tune(self, tune: Any) -> None:
+        self.params.credentials.accepted()
         self.state = ConnectionState.TUNED
         params, offered = self.params, int(tune.heartbeat or 0)
         self.heartbeat_offered = offered
@@ -271,6 +274,10 @@ class Conversation:
         self._say(Methods.TuneOk(params.channel_max, params.frame_max, params.heartbeat))
         self._host.tuned(params.heartbeat)
         self._say(Methods.Open(params.virtual_host, insist=True))
+
+
+def _octets(challenge: str | bytes) -> bytes:
+    return challenge if isinstance(challenge, bytes) else challenge.encode()
 
 
 def _agreed(ours: int, theirs: int | None) -> int:

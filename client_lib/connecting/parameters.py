@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -24,7 +25,7 @@ def connection_parameters(address: Endpoint, options: Options) -> Parameters:
         host=address.host,
         port=address.port,
         virtual_host=options.virtual_host if address.virtual_host is None else address.virtual_host,
-        credentials=Credentials(str(address), options.mechanisms(), user, password),
+        credentials=Credentials(str(address), options.mechanisms(), user, password, secrets.token_urlsafe),
         heartbeat=options.heartbeat,
         frame_max=options.frame_max,
         channel_max=options.channel_max,

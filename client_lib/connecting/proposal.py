@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pika
 import pika.data
 
+from client_lib.connecting.scram import SCRAM, Scram
 from client_lib.errors import AuthenticationFailure
 
 
@@ -37,9 +38,14 @@ class Parameters:
 class Credentials:
     """Chooses the first of our mechanisms that the broker offers."""
 
-    def __init__(self, place: str, mechanisms: Sequence[str], username: str, password: str) -> None:
+    def __init__(
+        self, place: str, mechanisms: Sequence[str], username: str, password: str, nonce: Callable[[], str] = str
+    ) -> None:
+        """`nonce`: for SCRAM, another one each time."""
         self.place, self.mechanisms = place, tuple(mechanisms)
         self.username, self.password = username, password
+        self._nonce = nonce
+        self._scram: Scram | None = None
 
     def __repr__(self) -> str:
         return f"<Credentials of {self.username!r} for {' '.join(self.mechanisms)}>"
@@ -52,7 +58,22 @@ class Credentials:
         if chosen is None:
             wanted = " ".join(self.mechanisms)
             raise AuthenticationFailure(f"{self.place}: offers {text or 'nothing'}, sasl_mechanisms wants {wanted}")
-        return chosen, self._response(chosen)
+        self._scram = Scram(self.username or "", self.password or "", self._nonce()) if chosen == SCRAM else None
+        return chosen, self._scram.first if self._scram is not None else self._response(chosen)
+
+    def answer(self, challenge: bytes) -> bytes:
+        """The response to the broker's connection.secure.  Raises AuthenticationFailure."""
+        if self._scram is None:
+            raise AuthenticationFailure(f"{self.place}: a challenge that the mechanism does not have")
+        try:
+            return self._scram.answer(challenge)
+        except ValueError as error:
+            raise AuthenticationFailure(f"{self.place}: {SCRAM}: {error}") from error
+
+    def accepted(self) -> None:
+        """The broker takes the login as finished.  Raises AuthenticationFailure if it has left out its part."""
+        if self._scram is not None and not self._scram.proved:
+            raise AuthenticationFailure(f"{self.place}: {SCRAM}: the broker did not prove that it knows the password")
 
     def _response(self, mechanism: str) -> bytes:
         user, password = self.username or "", self.password or ""

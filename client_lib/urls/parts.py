@@ -21,8 +21,8 @@ from client_lib.errors import UrlError
 DEFAULT_PORT = 5672
 DEFAULT_PORTS: Mapping[str, int] = {"tcp": DEFAULT_PORT, "ssl": 5671}
 TRANSPORTS = tuple(DEFAULT_PORTS)
-MECHANISMS = ("PLAIN", "AMQPLAIN", "EXTERNAL", "ANONYMOUS")
-"""SASL mechanisms; pika does not support GSSAPI, SCRAM and the like."""
+MECHANISMS = ("PLAIN", "AMQPLAIN", "EXTERNAL", "ANONYMOUS", "SCRAM-SHA-256")
+"""SASL mechanisms."""
 
 _NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_.])?")
 _ZONE = re.compile(r"[A-Za-z0-9._-]+")

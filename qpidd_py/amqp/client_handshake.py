@@ -5,6 +5,7 @@ States and transitions (any other method in a state is a violation by the peer, 
     state     waits for           then                                next
     IDLE      begin()             writes the protocol header          START
     START     start               start-ok with the SASL response     TUNE
+    TUNE      secure (SCRAM)      secure-ok                           TUNE
     TUNE      tune                tune-ok, open                       OPENING
     OPENING   open-ok             event Opened                        OPEN
     OPEN      methods             event MethodReceived for others     OPEN
@@ -19,9 +20,11 @@ No general codec is used (a test compares with one): `qpid-ha` runs once a secon
 and importing pamqp would cost half of its processor time.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qpidd_py.amqp.constants import (
     FRAME_MIN_SIZE,
@@ -36,10 +39,15 @@ from qpidd_py.amqp.fields import (
     encode_table_content,
 )
 from qpidd_py.amqp.frames import method_frame
+from qpidd_py.amqp.sasl import SCRAM
 from qpidd_py.errors import ConnectionException, ReplyCode
 
+if TYPE_CHECKING:
+    from qpidd_py.amqp.scram import ClientSide
+
 CONNECTION = 10
-START, START_OK, SECURE, TUNE, TUNE_OK, OPEN, OPEN_OK, CLOSE, CLOSE_OK = 10, 11, 20, 30, 31, 40, 41, 50, 51
+START, START_OK, SECURE, SECURE_OK, TUNE, TUNE_OK = 10, 11, 20, 21, 30, 31
+OPEN, OPEN_OK, CLOSE, CLOSE_OK = 40, 41, 50, 51
 BLOCKED, UNBLOCKED = 60, 61
 
 CAPABILITIES = {"authentication_failure_close": True, "consumer_cancel_notify": True, "basic.nack": True}
@@ -136,7 +144,16 @@ _RESPONSES: dict[str, Callable[[Login], bytes]] = {
     "AMQPLAIN": lambda login: encode_table_content({"LOGIN": login.user, "PASSWORD": login.password}),
     "EXTERNAL": lambda login: login.user.encode(),
     "ANONYMOUS": lambda login: login.user.encode(),
+    SCRAM: lambda login: b"",  # the handshake begins it
 }
+
+
+def _begun(login: Login) -> ClientSide:
+    import secrets  # here, as the next one: few tools log in like this, and many run every second
+
+    from qpidd_py.amqp.scram import ClientSide
+
+    return ClientSide(login.user, login.password, secrets.token_urlsafe())
 
 
 class ClientHandshake:
@@ -155,6 +172,7 @@ class ClientHandshake:
         """`heartbeat`: our proposal in seconds (0 = none); the smaller non-zero value of both sides is used."""
         self.state = ClientState.IDLE
         self.login = login or Login()
+        self._scram: ClientSide | None = None
         self.properties = {"product": "qpidd-py", "capabilities": CAPABILITIES, **(properties or {})}
         self.virtual_host = virtual_host
         self.heartbeat = heartbeat
@@ -233,7 +251,12 @@ class ClientHandshake:
             case (ClientState.START, 10):  # start
                 self._start(reader)
                 return None
+            case (ClientState.TUNE, 20) if self._scram is not None:  # secure
+                self._answer(self._scram, reader.longstr())
+                return None
             case (ClientState.TUNE, 30):  # tune
+                if self._scram is not None and not self._scram.proved:
+                    raise _denied("the server did not prove that it knows the password")
                 self._tune(reader)
                 return None
             case (ClientState.OPENING, 41):  # open-ok
@@ -248,16 +271,25 @@ class ClientHandshake:
             raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, f"wanted AMQP 0-9, found {major}-{minor}")
         self.server_properties = reader.table()
         mechanism = self.login.choose(reader.longstr().decode("ascii", "replace").split())
+        self._scram = _begun(self.login) if mechanism == SCRAM else None
+        response = self.login.response(mechanism) if self._scram is None else self._scram.first
         self.send_method(
             0,
             CONNECTION,
             START_OK,
             encode_table(self.properties)
             + encode_shortstr(mechanism)
-            + encode_longstr(self.login.response(mechanism))
+            + encode_longstr(response)
             + encode_shortstr("en_US"),
         )
         self.state = ClientState.TUNE
+
+    def _answer(self, scram: ClientSide, challenge: bytes) -> None:
+        try:
+            answer = scram.answer(challenge)
+        except ValueError as error:
+            raise _denied(str(error)) from error
+        self.send_method(0, CONNECTION, SECURE_OK, encode_longstr(answer))
 
     def _tune(self, reader: Reader) -> None:
         self.channel_max = _smaller(self.channel_max, reader.short())
@@ -311,6 +343,10 @@ def _close_arguments(reply_code: int, reply_text: str) -> bytes:
 def _smaller(ours: int, theirs: int) -> int:
     """Negotiation of a limit: 0 means none, else the smaller one counts."""
     return min(ours, theirs) if ours and theirs else ours or theirs
+
+
+def _denied(why: str) -> ConnectionException:
+    return ConnectionException(ReplyCode.ACCESS_REFUSED, f"ACCESS_REFUSED - {SCRAM}: {why}")
 
 
 def _unexpected(state: ClientState, class_id: int, method_id: int) -> ConnectionException:

@@ -2,7 +2,8 @@
 
     HEADER --protocol header / start--> START --start-ok--> VERIFY --verified / tune--> TUNE --tune-ok--> OPEN
                                           |          ^                                                      |
-                                          +--secure--+  (a response came empty: we ask for it once)         |
+                                          +--secure--+  (a response came empty: we ask for it once;         |
+                                                         SCRAM: `challenge`)                                |
                                                                            OPENED <-----------------open----+
 
 `receive` takes a method of the peer and returns the methods to send; a method that a state does not list is a
@@ -19,7 +20,7 @@ from pamqp.base import Frame
 
 from qpidd_py.amqp.codec import ids
 from qpidd_py.amqp.constants import CHANNEL_MAX, FRAME_MAX, FRAME_MIN_SIZE, HEARTBEAT, PROTOCOL_HEADER, TIME
-from qpidd_py.amqp.sasl import ANONYMOUS, EXTERNAL, MECHANISMS, refused
+from qpidd_py.amqp.sasl import ANONYMOUS, EXTERNAL, MECHANISMS, SCRAM, refused
 from qpidd_py.errors import ConnectionException, ReplyCode
 
 
@@ -46,6 +47,8 @@ class Handshake:
         """The name in the peer's certificate, if an authority of ours has signed it; EXTERNAL logs in by that."""
         self.anonymous = ""
         """As whom ANONYMOUS logs in; empty: it is not offered."""
+        self.scram = False
+        """Whether SCRAM-SHA-256 is offered."""
         self.mechanism = ""
         self.response = b""
         """Of the login; empty when it was verified."""
@@ -72,8 +75,8 @@ class Handshake:
 
     @property
     def _mechanisms(self) -> tuple[str, ...]:
-        by_user = {EXTERNAL: self.certified, ANONYMOUS: self.anonymous}
-        return (*MECHANISMS, *(mechanism for mechanism, user in by_user.items() if user))
+        others = {SCRAM: self.scram, EXTERNAL: self.certified, ANONYMOUS: self.anonymous}
+        return (*MECHANISMS, *(mechanism for mechanism, offered in others.items() if offered))
 
     def receive(self, command: Frame) -> Frame | None:
         """The answer to a method; None for a login and for `connection.open`, about which the owner decides."""
@@ -82,6 +85,12 @@ class Handshake:
             text = f"{command.name} where {self.state.value} was expected"
             raise ConnectionException(ReplyCode.COMMAND_INVALID, text, *ids(command))
         return step(self, command)
+
+    def challenge(self, challenge: bytes) -> Frame:
+        """Asks the peer for another response to verify; `challenge` is text."""
+        self.response = b""
+        self.state = HandshakeState.SECURE
+        return commands.Connection.Secure(challenge=challenge.decode())
 
     def verified(self, user: str | None) -> Frame:
         """The answer to the login; None stands for a refused one, which is a `ConnectionException` 403."""

@@ -1,4 +1,7 @@
-"""PLAIN (RFC 4616), AMQPLAIN (user and password in a field table), and the names of the others.  Pure; both sides."""
+"""PLAIN (RFC 4616), AMQPLAIN (user and password in a field table), and the names of the others.  Pure; both sides.
+
+SCRAM is in `scram`.
+"""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -11,8 +14,18 @@ EXTERNAL: Final = "EXTERNAL"
 """Offered to a client with a certificate; `qpidd_py.amqp.handshake`."""
 ANONYMOUS: Final = "ANONYMOUS"
 """RFC 4505: no login; offered if there is a user for it."""
+SCRAM: Final = "SCRAM-SHA-256"
+"""Offered if a user has an entry for it."""
 NOBODY: Final = "anonymous"
 """That user, where logins are not checked."""
+
+
+Ask = Callable[[bytes, Callable[[bytes], None]], None]
+"""Sends a challenge; the second argument is called with the response, if one comes."""
+
+
+def no_ask(challenge: bytes, answered: Callable[[bytes], None]) -> None:
+    """Of a login that has no challenge."""
 
 
 class Attempt(NamedTuple):
@@ -24,6 +37,7 @@ class Attempt(NamedTuple):
     response: bytes
     wanted: Callable[[], bool] = lambda: True
     """False once the peer no longer waits for the answer."""
+    ask: Ask = no_ask
 
 
 Decided = Callable[[str | None], None]

@@ -67,6 +67,8 @@ class Broker:
         self.authenticate = authenticate
         self.anonymous = ""
         """The user of clients that log in with ANONYMOUS; empty: none may."""
+        self.scram: Callable[[], bool] = lambda: False
+        """Whether anybody can log in with SCRAM."""
         self.heartbeat = heartbeat  # seconds; what `tune` proposes
         self.engine = engine or Engine()
         self.vhost = VHost(self.engine, limits)

@@ -80,6 +80,7 @@ class ClientConnection:
         self.state = State.HANDSHAKE
         self.handshake = Handshake(broker.server_properties, broker.heartbeat)
         self.handshake.anonymous = broker.anonymous
+        self.handshake.scram = broker.scram()
         self.client = Client(self.handshake, broker.couriers)
         self.core = Connection(broker.engine, self)
         self.core.frame_max = HANDSHAKE_FRAME

@@ -54,6 +54,7 @@ class Opening:
 
     def __init__(self) -> None:
         self._renewing = False  # a new secret is being verified
+        self._answered: Callable[[bytes], None] | None = None  # takes the response to our challenge
         self.started = 0
 
     def receive(self, connection: Owner, command: Frame) -> bool:
@@ -73,10 +74,22 @@ class Opening:
     def _verify(self, connection: Owner) -> None:
         handshake = connection.handshake
         mechanism, secret = handshake.mechanism, handshake.response
-        attempt = Attempt(connection.peer, mechanism, secret, lambda: connection.negotiating)
-        connection.broker.authenticate(attempt, partial(self._verified, connection))
+        if (answered := self._answered) is not None:
+            self._answered = None
+            answered(secret)
+        else:
+            ask = partial(self._ask, connection)
+            attempt = Attempt(connection.peer, mechanism, secret, lambda: connection.negotiating, ask)
+            connection.broker.authenticate(attempt, partial(self._verified, connection))
         if handshake.state is HandshakeState.VERIFY:
             connection.core.wait()
+
+    def _ask(self, connection: Owner, challenge: bytes, answered: Callable[[bytes], None]) -> None:
+        """It may come while `_verify` calls, as the decision."""
+        if connection.negotiating:
+            self._answered = answered
+            connection.send(0, connection.handshake.challenge(challenge))
+            connection.core.go_on()
 
     def _verified(self, connection: Owner, user: str | None) -> None:
         """The decision; it may come while `_verify` calls."""

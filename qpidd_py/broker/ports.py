@@ -1,6 +1,6 @@
 """What a client connection is given by others: its broker, its socket, and by HA admission or the handler of a link."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -67,6 +67,9 @@ class Host(client_channel.Host, opening.Host, Protocol[Taken]):
 
     @property
     def hooks(self) -> Admission[Taken] | None: ...
+
+    @property
+    def scram(self) -> Callable[[], bool]: ...
 
     def joins(self, connection: Taken) -> int: ...
 

@@ -19,9 +19,11 @@ from pathlib import Path
 from typing import Final
 
 from qpidd_py.cli.output import ShowVersion, run_tool
+from qpidd_py.security.scram import scram_entry
 from qpidd_py.security.users import LOG2N, hash_password, password_matches, read_user_file
 
 PROGRAM: Final = "qpid-passwd"
+SCRAM_HELP: Final = "lets clients use SCRAM-SHA-256, too; a stolen file is easier to guess from than with the default"
 _TEXTS: Final = {
     "add": "add a user, or change its password; makes the file",
     "remove": "remove a user",
@@ -42,6 +44,7 @@ def make_parser() -> argparse.ArgumentParser:
         if name == "add":
             text = f"log2 of the memory in KiB and of the time of one verification, 10 to 17 (default {LOG2N})"
             verb.add_argument("--cost", type=int, default=LOG2N, choices=range(10, 18), metavar="N", help=text)
+            verb.add_argument("--scram", action="store_true", help=SCRAM_HELP)
     return parser
 
 
@@ -59,7 +62,10 @@ def _add(options: argparse.Namespace) -> int:
     if not password:
         raise ValueError("the password is empty")
     changed = "changed" if name in users else "added"
-    _write(options.file, users | {name: hash_password(password, log2n=options.cost)})
+    if options.scram and options.cost != LOG2N:
+        raise ValueError("--cost is of the default hash, and not of --scram")
+    entry = scram_entry(password) if options.scram else hash_password(password, log2n=options.cost)
+    _write(options.file, users | {name: entry})
     print(f"{name} {changed}; a running broker reads the file on SIGHUP")
     return 0
 

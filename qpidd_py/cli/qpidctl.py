@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from qpidd_py.cli.client_socket import Deadline, ManagementSocket, RequestRefused, Target
 from qpidd_py.cli.ctl_views import LISTS
 from qpidd_py.cli.output import print_json, run_tool
-from qpidd_py.cli.qpid_passwd import ask_password
+from qpidd_py.cli.qpid_passwd import SCRAM_HELP, ask_password
 from qpidd_py.cli.target import (
     Options,
     Parser,
@@ -24,6 +24,7 @@ from qpidd_py.cli.target import (
     timeout_of,
 )
 from qpidd_py.security.entries import HOST
+from qpidd_py.security.scram import scram_entry
 from qpidd_py.security.users import hash_password
 
 PROGRAM: Final = "qpidctl"
@@ -41,6 +42,8 @@ class Verb(NamedTuple):
     """Takes -p VHOST."""
     policy: bool = False
     """Takes the options of a policy."""
+    hashes: bool = False
+    """Takes --scram."""
     fixed: Mapping[str, Any] = {}
     """What `run` finds among the options, besides."""
 
@@ -62,6 +65,8 @@ def make_parser() -> Parser:
         if verb.policy:
             sub.add_argument("--priority", type=int, default=0, metavar="N", help="the highest one counts (default 0)")
             sub.add_argument("--apply-to", default="all", metavar="WHAT", help="queues or all, which is the same here")
+        if verb.hashes:
+            sub.add_argument("--scram", action="store_true", help=SCRAM_HELP)
         sub.set_defaults(**verb.fixed)
     return parser
 
@@ -72,12 +77,12 @@ def make_parser() -> Parser:
 def _add_user(options: Options, ask: Ask) -> None:
     if any(user["name"] == options.user for user in ask("user.list")):
         raise RequestRefused(f"user {options.user!r} exists already")
-    ask("user.put", user=options.user, hash=hash_password(_password(options)))
+    ask("user.put", user=options.user, hash=_entry(options))
 
 
 def _change_password(options: Options, ask: Ask) -> None:
     _known(options.user, ask)
-    ask("user.put", user=options.user, hash=hash_password(_password(options)))
+    ask("user.put", user=options.user, hash=_entry(options))
 
 
 def _clear_password(options: Options, ask: Ask) -> None:
@@ -94,6 +99,10 @@ def _known(name: str, ask: Ask) -> None:
     """A typing error must not make a user."""
     if not any(user["name"] == name and user["cluster"] for user in ask("user.list")):
         raise RequestRefused(f"no user {name!r} of the cluster")
+
+
+def _entry(options: Options) -> str:
+    return scram_entry(_password(options)) if options.scram else hash_password(_password(options))
 
 
 def _password(options: Options) -> str:
@@ -179,9 +188,9 @@ def _close(options: Options, ask: Ask) -> Any:
 _PATTERNS = ("user", "vhost", "configure", "write", "read")
 _TOPIC = ("user", "vhost", "exchange", "write", "read")
 VERBS: Final[Mapping[str, Verb]] = {
-    "add_user": Verb(("user", "password?"), "add a user of the cluster; the password is asked for", _add_user),
+    "add_user": Verb(("user", "password?"), "add a user of the cluster; asks for the password", _add_user, hashes=True),
     "delete_user": Verb(("user",), "delete a user, and close its connections", _request("user.delete", "user")),
-    "change_password": Verb(("user", "password?"), "give a user another password", _change_password),
+    "change_password": Verb(("user", "password?"), "give a user another password", _change_password, hashes=True),
     "clear_password": Verb(("user",), "no password fits any more", _clear_password),
     "set_user_tags": Verb(("user", "tag*"), "administrator, monitoring, policymaker, management", _set_tags),
     "list_users": Verb((), "users and their tags", _list("list_users")),

@@ -51,7 +51,7 @@ def add_address_options(add: Callable[..., Any]) -> None:
 def add_login_options(add: Callable[..., Any]) -> None:
     """As `add_address_options`."""
     add("--password-file", metavar="FILE", help="the password of the user in --broker: first line of this file")
-    add("--sasl-mechanism", metavar="NAME", help="PLAIN, AMQPLAIN, EXTERNAL or ANONYMOUS")
+    add("--sasl-mechanism", metavar="NAME", help="PLAIN, AMQPLAIN, EXTERNAL, ANONYMOUS or SCRAM-SHA-256")
     add("--sasl-service-name", metavar="NAME", help="accepted for compatibility, not used")
     add("--ssl", action="store_true", help="use TLS")
     add("--ssl-certificate", metavar="FILE", help="our certificate (PEM); turns TLS on")

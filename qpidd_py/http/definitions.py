@@ -9,9 +9,12 @@ from typing import Any, Final, NamedTuple
 from qpidd_py.broker.quotas import NAME, VHOST_LIMITS
 from qpidd_py.http.views import API, DEFAULT_ARGUMENTS, policy
 from qpidd_py.security.entries import HOST
+from qpidd_py.security.scram import KIND
 
 Json = dict[str, Any]
 ALGORITHMS: Final = {"rabbit_password_hashing_sha256": "sha256", "rabbit_password_hashing_sha512": "sha512"}
+OURS: Final = ("scrypt", KIND)
+"""What begins our own hashes; exported as they are."""
 _SALT: Final = 4
 """Octets in front of RabbitMQ's hashes."""
 
@@ -74,7 +77,7 @@ def _user(item: Json) -> Json:
     if algorithm in names:
         stored = base64.b64encode(bytes.fromhex(rest.replace("$", ""))).decode()
         return {**known, "password_hash": stored, "hashing_algorithm": names[algorithm]}
-    return {**known, "password_hash": item["hash"], "hashing_algorithm": "scrypt"}
+    return {**known, "password_hash": item["hash"], "hashing_algorithm": algorithm if algorithm in OURS else OURS[0]}
 
 
 def _part(item: Mapping[str, Any], *names: str) -> Json:
@@ -85,7 +88,7 @@ def _part(item: Mapping[str, Any], *names: str) -> Json:
 def stored_hash(item: Mapping[str, Any]) -> str:
     """Of a user as RabbitMQ or we have exported it.  Raises DefinitionError."""
     stored, algorithm = item.get("password_hash", ""), item.get("hashing_algorithm", "rabbit_password_hashing_sha256")
-    if algorithm == "scrypt" or not stored:
+    if algorithm in OURS or not stored:
         return str(stored)
     if algorithm not in ALGORITHMS:
         raise DefinitionError(

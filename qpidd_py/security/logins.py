@@ -80,6 +80,8 @@ class PendingLogin:
     digest: bytes
     decided: Decided
     wanted: Callable[[], bool]
+    wrong: bool = False
+    """What it has proved, with SCRAM, is wrong."""
     stored: str = ""
     """What its password is compared with, once it runs."""
 
@@ -170,17 +172,31 @@ class Logins:
         if self._users.verified(name, digest):
             decided(name)
             return False
-        key = (origin(peer), name)
+        self._wait(peer, PendingLogin(name, password, digest, decided, wanted), now)
+        return True
+
+    def submit_proof(
+        self, peer: str, name: str, right: bool, decided: Decided, wanted: Callable[[], bool], now: float
+    ) -> bool:
+        """What was proved with SCRAM takes no time to verify: a right one is accepted like a password that is known to
+        be right, a wrong one waits as a wrong password does."""
+        if right and (name not in self._users.loopback or is_loopback(peer)):
+            decided(name)
+            return False
+        self._wait(peer, PendingLogin(name, "", b"", decided, wanted, wrong=True), now)
+        return True
+
+    def _wait(self, peer: str, login: PendingLogin, now: float) -> None:
+        key = (origin(peer), login.name)
         lane = self._lanes.get(key)
         if lane is None:
             lane = self._lanes[key] = Lane(*key)
-        lane.logins.append(PendingLogin(name, password, digest, decided, wanted))
+        lane.logins.append(login)
         self._until_sweep -= 1
         if self._until_sweep < 0:
             self._sweep()
         if not lane.busy:
             self._queue(lane, now)
-        return True
 
     def run(self, now: float) -> Iterator[tuple[Lane, PendingLogin]]:
         """Decides what needs no verification, and yields the logins to verify now; `finished` ends each.  Stops after
@@ -195,7 +211,7 @@ class Logins:
                 self._queue(lane, now)
             elif self._users.verified(login.name, login.digest):
                 self._accept(lane, now)
-            elif login.digest in self._wrong:
+            elif login.wrong or login.digest in self._wrong:
                 self._refuse(lane, lane.logins.popleft(), now)
             elif self._running < WORKERS:
                 lane.logins.popleft()

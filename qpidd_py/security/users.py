@@ -1,6 +1,7 @@
 """Names and passwords.
 
-The user file is YAML, `name: scrypt$LOG2N$R$P$SALT$HASH` (salt and hash in hexadecimal); `qpid-passwd` writes it.
+The user file is YAML, `name: scrypt$LOG2N$R$P$SALT$HASH` (salt and hash in hexadecimal); `qpid-passwd` writes it.  An
+entry may be one for SCRAM instead (`scram`).
 scrypt is slow on purpose (tens of milliseconds): `logins` says when it runs, and `verifier` runs it in threads.
 The users of the cluster are settings (`entries`).  Their hashes may be RabbitMQ's, too: `sha256$SALT$HASH`,
 `sha512$SALT$HASH`.
@@ -15,7 +16,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from qpidd_py.amqp.scram import Keys, prepared
 from qpidd_py.errors import ConfigError
+from qpidd_py.security import scram
 
 DEFAULT_USER: Final = ("guest", "guest")
 LOG2N: Final = 14
@@ -37,6 +40,8 @@ def password_matches(password: str, stored: str) -> bool:
     if (fast := _RABBIT.fullmatch(stored)) is not None:
         made = hashlib.new(fast[1], bytes.fromhex(fast[2]) + password.encode()).hexdigest()
         return hmac.compare_digest(made, fast[3])
+    if (keys := scram.keys_of(stored)) is not None:
+        return scram.matches(password, keys)
     match = _HASH.fullmatch(stored)
     if match is None:
         return False
@@ -74,6 +79,8 @@ class Users:
         self._cluster: dict[str, str] = {}
         self._costs: Counter[str] = Counter()
         self._order: list[str] = []
+        self._scram: list[str] = []
+        """The entries for SCRAM, sorted; empty: they are to be looked for."""
         self._version = 0
         self.loopback: frozenset[str] = frozenset()
         """Users that may log in from this machine only."""
@@ -117,6 +124,7 @@ class Users:
         before = self._hashes.pop(name, None)
         if before != stored:
             self._right.pop(name, None)
+            self._scram = []
         if before:
             self._costs[_cost(before)] -= 1
         if stored is not None:
@@ -136,9 +144,29 @@ class Users:
         """What `password_matches` compares with; for an unknown name a hash that costs as much and matches nothing."""
         if found := self._hashes.get(name):
             return found
+        secret = hmac.digest(self._key, f"decoy {name}".encode(), "sha256")
         costs = sorted(cost for cost, count in self._costs.items() if count > 0) or [f"scrypt${LOG2N}${_R}${_P}"]
-        cost = costs[hmac.digest(self._key, f"decoy {name}".encode(), "sha256")[0] % len(costs)]
+        cost = costs[secret[0] % len(costs)]
+        if cost.startswith(scram.KIND):
+            return scram.entry_of(scram.decoy(cost, secret))
         return f"{cost}${'00' * 16}${'00' * 64}" if cost.startswith("scrypt") else f"{cost}$00000000$00"
+
+    @property
+    def has_scram(self) -> bool:
+        """Whether anybody can log in with SCRAM."""
+        return any(count > 0 and cost.startswith(scram.KIND) for cost, count in self._costs.items())
+
+    def keys(self, name: str) -> tuple[str, Keys, bool]:
+        """For SCRAM: the name as it is spelled here, keys, and whether they are its own.  Others fit nothing, and are
+        the same ones each time: after a restart, too, and on each broker with the same entries, as a user's are."""
+        spelled = name if name in self._hashes else prepared(name)
+        if not self._scram:
+            entries = sorted(each for each in self._hashes.values() if each.startswith(scram.KIND))
+            self._scram = entries or [f"{scram.KIND}${scram.ITERATIONS}$$"]  # the last one went after our offer
+        secret = hmac.digest(self._scram[0].encode(), f"decoy {name}".encode(), "sha256")
+        decoy = scram.decoy(_cost(self._scram[secret[0] % len(self._scram)]), secret)
+        own = scram.keys_of(self._hashes.get(spelled, ""))
+        return spelled, own or decoy, own is not None
 
     def remember(self, name: str, digest: bytes, stored: str) -> bool:
         """The password of this digest matches `stored`.  False if that is no longer the user's hash."""
@@ -200,10 +228,10 @@ def _checked(file: Path, content: object) -> dict[str, str]:
         if (
             not isinstance(name, str)
             or not isinstance(stored, str)
-            or not stored.startswith("scrypt")
+            or not stored.startswith(("scrypt", scram.KIND))
             or not usable(stored)
         ):
-            raise ConfigError(f"user file {file}: the entry of {name!r} is no hash scrypt$LOG2N$R$P$SALT$HASH")
+            raise ConfigError(f"user file {file}: the entry of {name!r} is no entry of qpid-passwd")
     return content
 
 
@@ -216,6 +244,8 @@ def usable(stored: str) -> bool:
     """Checks a hash early, so that one that scrypt refuses does not fail at the first login."""
     if (fast := _RABBIT.fullmatch(stored)) is not None:
         return len(fast[3]) == (64 if fast[1] == "sha256" else 128)
+    if scram.keys_of(stored) is not None:
+        return True
     match = _HASH.fullmatch(stored)
     if match is None or len(match[4]) % 2 or len(match[5]) % 2:
         return False

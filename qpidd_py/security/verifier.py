@@ -16,7 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
 
-from qpidd_py.amqp.sasl import Attempt, Decided, credentials
+from qpidd_py.amqp.sasl import SCRAM, Attempt, Decided, credentials
+from qpidd_py.amqp.scram import ServerSide
 from qpidd_py.security.logins import WORKERS, Lane, Logins, PendingLogin
 from qpidd_py.security.refusals import Refusals, shown
 from qpidd_py.security.users import Users, password_matches
@@ -32,6 +33,7 @@ class Verifier:
     def __init__(
         self, users: Users, loop: asyncio.AbstractEventLoop, guard: Callable[[Callable[[], None]], None]
     ) -> None:
+        self._users = users
         self._logins = Logins(users)
         self._loop = loop
         self._guard = guard
@@ -42,15 +44,47 @@ class Verifier:
     def __call__(self, attempt: Attempt, decided: Decided) -> None:
         now = self._loop.time()
         try:
+            if attempt.mechanism == SCRAM:
+                self._challenge(attempt, decided)
+                return
             name, password = credentials(attempt.mechanism, attempt.response)
         except ValueError as error:
-            self._tell(self._refusals.refused(attempt.peer, f"malformed {attempt.mechanism} response: {error}", now))
-            decided(None)
+            self._malformed(attempt, decided, error)
             return
         waits = self._logins.submit(
             attempt.peer, name, password, partial(self._decided, attempt, name, decided), attempt.wanted, now
         )
         if waits:
+            self._schedule(now)
+
+    def _malformed(self, attempt: Attempt, decided: Decided, error: ValueError) -> None:
+        what = f"malformed {attempt.mechanism} response: {error}"
+        self._tell(self._refusals.refused(attempt.peer, what, self._loop.time()))
+        decided(None)
+
+    def _challenge(self, attempt: Attempt, decided: Decided) -> None:
+        """Raises ValueError."""
+        scram = ServerSide(attempt.response, os.urandom(18).hex())
+        name, keys, _ = self._users.keys(scram.name)
+        attempt.ask(scram.challenge(keys), partial(self._prove, attempt, scram, name, decided))
+
+    def _prove(self, attempt: Attempt, scram: ServerSide, name: str, decided: Decided, response: bytes) -> None:
+        try:
+            final = scram.verify(response)
+        except ValueError as error:
+            self._malformed(attempt, decided, error)
+            return
+        _, keys, own = self._users.keys(scram.name)  # which may have changed meanwhile
+        right = final is not None and own and keys == scram.keys
+
+        def end(user: str | None) -> None:
+            if user is None or final is None:
+                self._decided(attempt, name, decided, None)
+            else:
+                attempt.ask(final, lambda last: self._decided(attempt, name, decided, None if last else user))
+
+        now = self._loop.time()
+        if self._logins.submit_proof(attempt.peer, name, right, end, attempt.wanted, now):
             self._schedule(now)
 
     def users_changed(self) -> None:

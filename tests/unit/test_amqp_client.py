@@ -86,6 +86,21 @@ def test_amqplain() -> None:
     assert b"\x05LOGINS\0\0\0\x02me\x08PASSWORDS\0\0\0\x06secret" in output
 
 
+@pytest.mark.parametrize("challenged", [False, True])
+def test_a_server_that_does_not_prove_itself_with_scram(challenged: bool) -> None:
+    connection = AmqpClient(ClientHandshake(Login("me", "secret", "SCRAM-SHA-256")))
+    connection.take_output()
+    connection.feed(marshal(commands.Connection.Start(0, 9, {}, "PLAIN SCRAM-SHA-256")))
+    (start_ok,) = sent(connection)
+    if challenged:
+        nonce = start_ok.response.rpartition("r=")[2]
+        connection.feed(marshal(commands.Connection.Secure(f"r={nonce}x,s=c2FsdA==,i=4096")))
+        assert ",p=" in sent(connection)[0].response
+    with pytest.raises(ConnectionException, match="did not prove"):
+        connection.feed(TUNE)
+    assert connection.state is ClientState.CLOSED
+
+
 def test_no_common_mechanism_is_an_access_refusal() -> None:
     connection = AmqpClient(ClientHandshake(Login(mechanism="EXTERNAL")))
     with pytest.raises(ConnectionException, match="wanted EXTERNAL, offered AMQPLAIN PLAIN") as caught:

@@ -14,6 +14,7 @@ from pika.frame import Body, Header, Heartbeat, Method, ProtocolHeader, decode_f
 from client_lib.connecting.conversation import TIME, AnotherProtocol, ConnectionState, Conversation, Host
 from client_lib.connecting.methods import Channel
 from client_lib.connecting.parameters import connection_parameters
+from client_lib.errors import AuthenticationFailure
 from client_lib.options import Options
 from client_lib.urls.url import Endpoint
 from tests.support.slow import few
@@ -74,6 +75,25 @@ class Lab:
         self.hear(spec.Channel.OpenOk(), int(channel))
         self.said()
         return channel
+
+
+@pytest.mark.parametrize("mechanisms", ["SCRAM-SHA-256", "PLAIN"])
+def test_a_broker_that_leaves_out_its_part_of_the_login(mechanisms: str) -> None:
+    """SCRAM without a challenge, or without the last one, is none; PLAIN has none."""
+    lab = Lab(sasl_mechanisms=mechanisms)
+    lab.talk.begin()
+    lab.hear(spec.Connection.Start(0, 9, {}, b"PLAIN SCRAM-SHA-256", b"en_US"))
+    hello = lab.said()[-1]
+    assert hello.mechanism == mechanisms
+    with pytest.raises(AuthenticationFailure):
+        if mechanisms == "SCRAM-SHA-256":
+            nonce = hello.response.decode().rpartition("r=")[2]
+            lab.hear(spec.Connection.Secure(f"r={nonce}x,s=c2FsdA==,i=4096".encode()))
+            assert b",p=" in lab.said()[0].response
+            lab.hear(TUNE)
+        else:
+            lab.hear(spec.Connection.Secure(b"r=x"))
+    assert not lab.said(), "no tune-ok, no password"
 
 
 def test_from_the_greeting_to_open() -> None:
