@@ -34,6 +34,15 @@ from qpidd_py.core import Reactor
 
 log = logging.getLogger("ha")
 
+LIVE: Final = frozenset(
+    (
+        *("state", "promote_request", "promoted", "claim", "demote", "resumed", "relocate", "isolated"),
+        *("membership", "primary_lost", "backup_connected", "backup_lost", "backup_late", "catchup_begin"),
+        *("catchup_end", "salvage", "state_file", "stop_request", "identity_lost", "twin"),
+    )
+)
+"""Kinds of events that are told to those who look on: what is said of the cluster, and not of clients and messages."""
+
 LEVELS: Final = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
@@ -156,6 +165,10 @@ class ClusterEnvironment:
     def event(self, kind: str, **fields: Any) -> None:
         if self.events is not None:
             self.events.write(kind, **fields)
+        if kind in LIVE:
+            known = {name: value for name, value in fields.items() if value and name != "attrs"}
+            attrs = {name: str(value) for name, value in fields.get("attrs", {}).items()}
+            self._broker.events.note(f"ha.{kind}", **known, **({"attrs": attrs} if attrs else {}))
 
     def lost_events(self) -> tuple[int, str]:
         """How many events could not be written, and why the last one could not."""

@@ -11,6 +11,8 @@ from qpidd_py.amqp.fields import Encoded, encode_value
 from qpidd_py.amqp.sasl import Authenticate, accept_all
 from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.broker.consumer_timeout import ConsumerTimeouts
+from qpidd_py.broker.depths import QUEUE_ALARM
+from qpidd_py.broker.events import TEXT
 from qpidd_py.broker.hooks import HaHooks
 from qpidd_py.broker.limits import ConnectionCount, Limits
 from qpidd_py.broker.routing import MANAGEMENT
@@ -73,6 +75,7 @@ class Broker:
         self.engine = engine or Engine()
         self.vhost = VHost(self.engine, limits)
         self.vhost.depths.alarm = self.alarm
+        self.events = self.vhost.configuration.events
         self.connection_count = ConnectionCount(limits, self.vhost.quotas, self.alarm)
         self.timeouts = ConsumerTimeouts(self.engine)
         self.engine.on_config = self.vhost.configuration.apply
@@ -182,8 +185,18 @@ class Broker:
             self.alarms[name] = reason
         else:
             del self.alarms[name]
+        self._note_alarm(name, reason)
         if self.hooks is not None:
             self.hooks.alarm(name, reason)
+
+    def _note_alarm(self, name: str, reason: str) -> None:
+        queue = name.removeprefix(QUEUE_ALARM)
+        if reason and queue != name:
+            self.events.note("queueThresholdExceeded", queue=queue, reason=reason[:TEXT])
+        elif reason:
+            self.events.note("alarm", alarm=name, reason=reason[:TEXT])
+        else:
+            self.events.note("alarmEnd", alarm=name)
 
     def damaged(self, reason: str) -> None:
         """Other messages than before cannot be read any more; an empty reason: none are left that cannot."""

@@ -201,6 +201,7 @@ class ClientChannel:
         self.core.consume(queue.core, tag, bool(command.no_ack), self.prefetch, arguments.get(CONSUMER_PRIORITY, 0))
         queue.consumed_exclusively = bool(command.exclusive)
         self.vhost.consumer_added(queue)
+        self._note("subscribe", queue.name, tag)
         if not command.no_ack:
             self.connection.broker.timeouts.watch(self)
 
@@ -234,7 +235,12 @@ class ClientChannel:
         if not command.nowait:
             self.reply(Basic.CancelOk(tag))
         if queue is not None:
+            self._note("unsubscribe", queue.name, tag)
             self.vhost.endings.consumers_gone([queue])
+
+    def _note(self, event: str, queue: str, tag: str) -> None:
+        connection = self.connection
+        self.vhost.configuration.events.note(event, peer=connection.peer, user=connection.user, queue=queue, tag=tag)
 
     def cancel_ok(self, command: commands.Basic.CancelOk) -> None:
         """The answer to our cancel notification, from clients that answer it."""

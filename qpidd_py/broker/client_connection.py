@@ -34,6 +34,7 @@ from qpidd_py.amqp.sasl import EXTERNAL
 from qpidd_py.broker.addressing import REPLY_TO, with_reply_to
 from qpidd_py.broker.channels import Channels
 from qpidd_py.broker.client_channel import ClientChannel
+from qpidd_py.broker.events import TEXT
 from qpidd_py.broker.limits import Client
 from qpidd_py.broker.opening import Opening, misplaced, tells_refusals
 from qpidd_py.broker.permissions import Need, judge
@@ -280,6 +281,7 @@ class ClientConnection:
         else:
             lines = self.broker.coming_and_going
             lines.write(NOTICE, "connection opened: %s, user %s, %s", self.peer, shown(self.user), shown(product))
+            self.broker.events.note("clientConnect", peer=self.peer, user=self.user, product=product[:TEXT])
 
     # ------------------------------------------------------------ from the broker and the shell
 
@@ -366,6 +368,7 @@ class ClientConnection:
         if self.was_opened and not self.client.privileged:
             lines = self.broker.coming_and_going
             lines.write(NOTICE, "connection closed: %s, user %s: %s", self.peer, shown(self.user), reason)
+            self.broker.events.note("clientDisconnect", peer=self.peer, user=self.user, reason=reason[:TEXT])
         else:
             log.info("%r ends: %s", self, reason)
         link, self.link = self.link, None

@@ -23,6 +23,7 @@ from qpidd_py.broker.arguments import REPLICATE
 from qpidd_py.broker.debris import CHANGE, Debris, Destination
 from qpidd_py.broker.delayed import make_exchange
 from qpidd_py.broker.effects import Effects
+from qpidd_py.broker.events import Events
 from qpidd_py.broker.exchange import FAILOVER, PREDECLARED, Binding, Exchange, binding_key, has_queue
 from qpidd_py.broker.numbering import NUMBER, Numbers
 from qpidd_py.broker.operation_rules import check_operation
@@ -64,6 +65,7 @@ class Configuration:
         self.next_number = 1
         self.links = 0  # counts changes of exchanges and of bindings between them
         self._sources: dict[Destination, dict[Exchange, None]] = {}  # those that are gone, too, until they are cleared
+        self.events = Events()
         self.records = Records()
         self.settings = Settings(engine, self.records)
         self.effects = Effects(engine, self.settings, self.queues, observer)
@@ -93,6 +95,9 @@ class Configuration:
         if queue.alternate is not None:
             self._alternates_of_queues[queue.alternate] += 1
         self._observer.queue_created(queue)
+        durable, exclusive, auto_delete = flags
+        known = {"durable": durable, "exclusive": exclusive, "auto_delete": auto_delete, "user": queue.user}
+        self.events.note("queueDeclare", queue=queue.name, **known)
         return queue
 
     def create_local_queue(self, operation: Operation) -> DeclaredQueue:
@@ -122,6 +127,7 @@ class Configuration:
             _count_down(self._alternates_of_queues, queue.alternate)
         cancelled = self._engine.delete_queue(queue.core)  # forgets the routes too
         self._observer.queue_dropped(queue, cancelled)
+        self.events.note("queueDelete", queue=queue.name)
 
     def create_exchange(self, operation: Operation, position: int, payload: bytes) -> Exchange:
         """`operation` as of "exchange.declare"."""
@@ -144,6 +150,8 @@ class Configuration:
         self._alternates[exchange.alternate or ""] += 1
         if self._alternates[exchange.name]:
             self._engine.forget_routes()
+        flags = {"durable": operation["durable"], "auto_delete": operation["auto_delete"]}
+        self.events.note("exchangeDeclare", exchange=exchange.name, type=exchange.type, **flags)
         return exchange
 
     def _give_queue(self, exchange: Exchange, operation: Operation) -> None:
@@ -186,6 +194,7 @@ class Configuration:
         _count_down(self._alternates, exchange.alternate or "")
         self.links += 1
         self._engine.forget_routes(None if linked else exchange.mark)  # linked: others may ask for headers no longer
+        self.events.note("exchangeDelete", exchange=exchange.name)
 
     def is_alternate(self, name: str) -> bool:
         """Whether some exchange or queue has it as its alternate."""
@@ -200,6 +209,7 @@ class Configuration:
         self.links += isinstance(binding.destination, Exchange)
         to_queue = isinstance(binding.destination, DeclaredQueue)
         self._engine.forget_routes(binding.source.gains(binding) if to_queue else None)
+        self._note("bind", binding)
 
     def drop_binding(self, binding: Binding) -> None:
         source, left = binding.source, binding.destination
@@ -210,6 +220,11 @@ class Configuration:
         self.links += isinstance(left, Exchange)
         self._engine.forget_routes(left.core if isinstance(left, DeclaredQueue) else None)
         self._shifted(source)
+        self._note("unbind", binding)
+
+    def _note(self, event: str, binding: Binding) -> None:
+        key = binding.routing_key.decode("utf-8", "backslashreplace")
+        self.events.note(event, exchange=binding.source.name, destination=binding.destination.name, key=key)
 
     def _unbind_all(self, gone: DeclaredQueue | Exchange) -> None:
         """All bindings to what is deleted leave the tables at once, and the indexes later."""

@@ -18,6 +18,8 @@ from qpidd_py.logrules import Floods
 
 log = logging.getLogger(__name__)
 
+QUEUE_ALARM: Final = "queue "
+"""Begins the name of an alarm about a queue, before that of the queue."""
 ALARMS: Final = 100
 """Alerts that are alarms at the same time; others are only in the log."""
 
@@ -70,7 +72,7 @@ class Depths:
         reason = f"queue '{queue.name}' has {depth} (qpid.alert_count, _size)"
         self._floods.write(logging.WARNING, "%s", reason)
         if len(self._alerts) < ALARMS:
-            self._alerts[queue] = f"queue {queue.name}"
+            self._alerts[queue] = QUEUE_ALARM + queue.name
             self.alarm(self._alerts[queue], reason)
 
     def _end(self, queue: DeclaredQueue) -> None:

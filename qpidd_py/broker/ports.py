@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from qpidd_py.broker import client_channel, opening
+from qpidd_py.broker.events import Events
 from qpidd_py.core.engine import Engine
 from qpidd_py.logrules import Floods
 from qpidd_py.security.rights import Rights
@@ -57,6 +58,7 @@ class Host(client_channel.Host, opening.Host, Protocol[Taken]):
     coming_and_going: Floods
     couriers: set[str]
     engine: Engine
+    events: Events
     heartbeat: int
     known_hosts: str
     rights: Rights

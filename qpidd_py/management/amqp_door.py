@@ -74,7 +74,7 @@ class AmqpDoor:
 
 def install(broker: Broker, version: str = "", defer: Defer | None = None) -> Management:
     """Opens the door; returns the core, for other doors."""
-    management = Management(broker, version)
+    management = Management(broker, version, defer)
     broker.management = AmqpDoor(management, defer)
     return management
 

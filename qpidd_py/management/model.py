@@ -23,6 +23,7 @@ without `more`.
     subscription.list {}                    one object per consumer
     session.close {number, reason=""}       closes a client's connection with 320 -> {"closed": peer}; one of the same
                                             user, or any for the user of ha-username, or where there is none
+    event.list    {after, ...}              what has happened since, see `events`
     queue.move, queue.purge, queue.delete   see `changes`; answered when the change is safe
     user.*, permission.*, topic.*           see `users`; who may ask what is in `rights`
     ha.*          passed on to the HA plug-in
@@ -40,6 +41,7 @@ from qpidd_py.core import reading
 from qpidd_py.core.queue import Queue
 from qpidd_py.errors import AmqpError, ReplyCode
 from qpidd_py.management.changes import Changes
+from qpidd_py.management.events import EventRequests
 from qpidd_py.management.limits import LimitRequests
 from qpidd_py.management.pages import Pages
 from qpidd_py.management.patience import Reading, in_memory
@@ -58,7 +60,7 @@ from qpidd_py.management.shown import (
     show_queue,
     show_whole,
 )
-from qpidd_py.management.turns import Slices
+from qpidd_py.management.turns import Defer, Slices
 from qpidd_py.management.users import UserRequests
 from qpidd_py.security.refusals import shown
 
@@ -82,8 +84,9 @@ POSITION_MAX = (1 << 64) - 1
 class Management:
     """The core; one per broker."""
 
-    def __init__(self, broker: Broker, version: str = "") -> None:
+    def __init__(self, broker: Broker, version: str = "", defer: Defer | None = None) -> None:
         self.broker = broker
+        self._events = EventRequests(broker, defer)
         self.version = version or str(broker.server_properties.get("version", ""))
         self._methods: Mapping[str, Callable[[Json], Any]] = {
             "broker.info": self._broker_info,
@@ -117,6 +120,8 @@ class Management:
                 reply({"ok": True, "result": (yield from self._pages[method](arguments))})
             elif method == "queue.peek":
                 reply({"ok": True, "result": (yield from self._queue_peek(arguments, asker))})
+            elif method == "event.list":
+                self._events.list(arguments, reply, asker)
             elif method == "user.self":
                 reply({"ok": True, "result": who(asker)})
             elif method == "session.close":

@@ -2,7 +2,7 @@
 
 | request | needs |
 | --- | --- |
-| lists, `broker.info`, `ha.status`, `ha.query` | the tag monitoring |
+| lists, `event.list`, `broker.info`, `ha.status`, `ha.query` | the tag monitoring |
 | `queue.peek`, `queue.purge` | to read the queue |
 | `queue.move` | to read the source, and to write the target |
 | `queue.delete` | to configure the queue |
@@ -87,6 +87,7 @@ _SHOWN: Final = frozenset(
         "session.page",
         "channel.list",
         "subscription.list",
+        "event.list",
         "ha.status",
         "ha.query",
     )

@@ -38,6 +38,8 @@ class Verifier:
         self._loop = loop
         self._guard = guard
         self._refusals = Refusals()
+        self.on_refused: Callable[[str], None] = lambda line: None
+        """Called with each line of the log about refused logins."""
         self._pool = ThreadPoolExecutor(WORKERS, "login", _step_back)
         self._scheduled: asyncio.Handle | None = None
 
@@ -105,6 +107,7 @@ class Verifier:
     def _tell(self, lines: list[str]) -> None:
         for line in lines:
             log.warning("%s", line)
+            self.on_refused(line)
 
     def _schedule(self, when: float) -> None:
         """`_run` is called once, at the earliest time that anybody asked for."""

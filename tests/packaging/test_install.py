@@ -24,6 +24,7 @@ OURS = (
     "qpidctl",
     "qpid-http",
     "qpid-metrics",
+    "qpid-printevents",
     "qpid-cluster",
 )
 PROGRAMS = (*OURS, "qpid-send", "qpid-receive", "failover-report")

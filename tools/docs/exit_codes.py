@@ -30,6 +30,10 @@ exit codes:
   0   done, or (check) this is the password
   1   everything else; one line says what
   2   wrong usage"""
+EVENTS_CODES: Final = """\
+exit codes:
+  0   ended by Ctrl-C
+  1   a broker refuses the login or the request, or wrong usage; one line says what"""
 CLUSTER_CODES: Final = """\
 exit codes:
   0   done
@@ -42,6 +46,7 @@ CODES: Final[Mapping[str, str]] = {
     "qpid-config": TOOL_CODES,
     "qpid-stat": TOOL_CODES,
     "qpid-metrics": TOOL_CODES,
+    "qpid-printevents": EVENTS_CODES,
     "qpidd-journal": JOURNAL_CODES,
     "qpidctl": TOOL_CODES,
     "qpid-http": TOOL_CODES,
