@@ -29,6 +29,7 @@ from client_lib.connecting.incoming import Incoming
 from client_lib.connecting.methods import Channel
 from client_lib.connecting.proposal import Parameters
 from client_lib.connecting.wire import FRAME_OVERHEAD, method_frame, read_frame
+from client_lib.errors import AuthenticationFailure
 
 TIME = "qpid.time"
 """In the properties of connection.start and start-ok: µs since 1970 by the sender's clock, when it sent it."""
@@ -41,6 +42,10 @@ CAPABILITIES = (
     "exchange_exchange_bindings",
     "publisher_confirms",
 )
+
+
+Answer = bytes | AuthenticationFailure
+"""To the broker's challenge."""
 
 
 class ConnectionState(Enum):
@@ -80,6 +85,9 @@ class Host:
     """µs of a monotonic clock."""
     today: Callable[[], int]
     """µs since 1970."""
+    aside: Callable[[Callable[[], Answer], Callable[[Answer], None]], None]
+    """Calls the first in another thread, which may take tenths of a second; then the second with what it has
+    returned."""
 
 
 class Conversation:
@@ -110,6 +118,8 @@ class Conversation:
         self._host, self._identity = host, identity
         self._started = 0
         self._opened = False
+        self._answering = False
+        """The answer to a challenge is being computed."""
         self._channels: dict[int, Channel] = {}
         self._incoming = Incoming(self._frame)
 
@@ -221,7 +231,7 @@ class Conversation:
             case Methods.Start(), ConnectionState.GREETING:
                 self._start(method)
             case Methods.Secure(), ConnectionState.LOGIN:
-                self._say(Methods.SecureOk(self.params.credentials.answer(_octets(method.challenge))))
+                self._challenged(_octets(method.challenge))
             case Methods.Tune(), ConnectionState.LOGIN:
                 self._tune(method)
             case Methods.OpenOk(), ConnectionState.TUNED:
@@ -253,6 +263,22 @@ class Conversation:
         self.supports_confirms = bool(capabilities.get("publisher_confirms") and capabilities.get("basic.nack"))
         mechanism, response = self.params.credentials.response_for(start)
         self._say(Methods.StartOk(self._client_properties(), mechanism, response, "en_US"))
+
+    def _challenged(self, challenge: bytes) -> None:
+        if self._answering:
+            raise AuthenticationFailure(f"{self.params.credentials.place}: two challenges at a time")
+        self._answering = True
+        self._host.aside(lambda: self.params.credentials.answer(challenge), self._answered)
+
+    def _answered(self, answer: Answer) -> None:
+        self._answering = False
+        if self.state is not ConnectionState.LOGIN:
+            return
+        if isinstance(answer, bytes):
+            self._say(Methods.SecureOk(answer))
+        else:
+            self.error = answer
+            self._host.finished()
 
     def _client_properties(self) -> dict[str, Any]:
         said = {

@@ -61,14 +61,14 @@ class Credentials:
         self._scram = Scram(self.username or "", self.password or "", self._nonce()) if chosen == SCRAM else None
         return chosen, self._scram.first if self._scram is not None else self._response(chosen)
 
-    def answer(self, challenge: bytes) -> bytes:
-        """The response to the broker's connection.secure.  Raises AuthenticationFailure."""
+    def answer(self, challenge: bytes) -> bytes | AuthenticationFailure:
+        """The response to the broker's connection.secure; in any thread, one at a time."""
         if self._scram is None:
-            raise AuthenticationFailure(f"{self.place}: a challenge that the mechanism does not have")
+            return AuthenticationFailure(f"{self.place}: a challenge that the mechanism does not have")
         try:
             return self._scram.answer(challenge)
         except ValueError as error:
-            raise AuthenticationFailure(f"{self.place}: {SCRAM}: {error}") from error
+            return AuthenticationFailure(f"{self.place}: {SCRAM}: {error}")
 
     def accepted(self) -> None:
         """The broker takes the login as finished.  Raises AuthenticationFailure if it has left out its part."""

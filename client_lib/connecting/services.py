@@ -14,6 +14,7 @@ import selectors
 import time
 from collections import deque
 from collections.abc import Callable
+from threading import Lock
 from typing import Any, Protocol
 
 Call = Callable[[], Any]
@@ -29,6 +30,9 @@ class Services(Protocol):
 
     threaded: bool
     """The application runs in other threads."""
+    aside: Lock
+    """Of threads that compute something for connections of this loop: one at a time, since the next may need the same
+    thing."""
 
     def set_reader(self, descriptor: int, callback: Call) -> None: ...
 
@@ -70,6 +74,7 @@ class ThreadServices:
     threaded = True
 
     def __init__(self) -> None:
+        self.aside = Lock()
         self._selector = selectors.DefaultSelector()
         self._watched: dict[int, dict[int, Call]] = {}
         """Descriptor → READ or WRITE → callback."""
@@ -203,6 +208,7 @@ class AsyncioServices:
     threaded = False
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.aside = Lock()
         self._loop = loop
 
     def set_reader(self, descriptor: int, callback: Call) -> None:

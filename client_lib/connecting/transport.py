@@ -16,12 +16,13 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from threading import Thread
 from typing import Any
 
 import pika.exceptions
 
 from client_lib.connecting.conversation import TIME as TIME
-from client_lib.connecting.conversation import ConnectionState, Conversation, Host
+from client_lib.connecting.conversation import Answer, ConnectionState, Conversation, Host
 from client_lib.connecting.lending import Lending
 from client_lib.connecting.methods import Channel
 from client_lib.connecting.opening import Opening, Result
@@ -83,7 +84,7 @@ class Transport:
         self.cause: BaseException | None = None
         """The error that ended the stream."""
         opened, blocked = (lambda: listener.opened(self)), (lambda: listener.blocked(self))
-        host = Host(self.write, opened, self._tuned, blocked, self._finished, _now, _today)
+        host = Host(self.write, opened, self._tuned, blocked, self._finished, _now, _today, self._aside)
         self.conversation = Conversation(target.parameters, target.identity, host)
         self._services, self._listener = services, listener
         self._ended = False
@@ -145,6 +146,15 @@ class Transport:
     def _finished(self) -> None:
         if self._stream is not None:
             self._stream.abort()
+
+    def _aside(self, work: Callable[[], Answer], done: Callable[[Answer], None]) -> None:
+        def run() -> None:
+            with self._services.aside:
+                answer = work()
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._services.add_callback_threadsafe(lambda: done(answer))
+
+        Thread(target=run, name="login", daemon=True).start()
 
     # -- the stream
 

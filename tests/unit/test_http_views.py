@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from qpidd_py.http.definitions import DefinitionError, Order, exported, orders, stored_hash
+from qpidd_py.http.definitions import DefinitionError, Order, _user, exported, orders, stored_hash
 from qpidd_py.http.paging import QueryError, part
 from qpidd_py.http.views import properties_key
-from qpidd_py.security.users import password_matches, usable
+from qpidd_py.security.scram import scram_entry
+from qpidd_py.security.users import hash_password, password_matches, usable
 
 ITEMS: list[dict[str, Any]] = [
     {"name": f"q{number}", "messages": number % 3, "a": {"b": number}} for number in range(25)
@@ -79,6 +80,13 @@ def test_hashes_of_rabbitmq() -> None:
     stored = stored_hash({"name": "u", "password_hash": base64.b64encode(octets).decode()})
     assert usable(stored) and password_matches("test12", stored) and not password_matches("test13", stored)
     assert stored_hash({"name": "u", "password_hash": ""}) == ""
+
+
+@pytest.mark.parametrize("stored", [hash_password("x", log2n=1), scram_entry("x", iterations=4096), ""])
+def test_our_own_hashes_come_back_as_they_went(stored: str) -> None:
+    shown = _user({"name": "u", "tags": [], "limits": {}, "hash": stored})
+    assert shown["hashing_algorithm"] == (stored.partition("$")[0] or "scrypt")
+    assert stored_hash(shown) == stored
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [

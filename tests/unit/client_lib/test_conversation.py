@@ -32,6 +32,7 @@ class Lab:
         self.out = b""
         self.calls: list[str] = []
         self.clock = 1000
+        self.aside: list[Any] = []
         host = Host(
             self._write,
             lambda: self.calls.append("opened"),
@@ -40,9 +41,13 @@ class Lab:
             lambda: self.calls.append("finished"),
             lambda: self.clock,
             lambda: 7_000_000,
+            self._aside,
         )
         parameters = connection_parameters(Endpoint("h", 1, "u", "p"), Options(**options))
         self.talk = Conversation(parameters, {"qpid.conn_id": "me#1"}, host)
+
+    def _aside(self, work: Any, done: Any) -> None:
+        self.aside.append(lambda: done(work()))
 
     def _write(self, data: bytes) -> None:
         self.out += data
@@ -77,23 +82,45 @@ class Lab:
         return channel
 
 
-@pytest.mark.parametrize("mechanisms", ["SCRAM-SHA-256", "PLAIN"])
-def test_a_broker_that_leaves_out_its_part_of_the_login(mechanisms: str) -> None:
-    """SCRAM without a challenge, or without the last one, is none; PLAIN has none."""
-    lab = Lab(sasl_mechanisms=mechanisms)
+def challenged(mechanism: str) -> tuple[Lab, bytes]:
+    """A conversation that has begun to log in, and a challenge for it."""
+    lab = Lab(sasl_mechanisms=mechanism)
     lab.talk.begin()
     lab.hear(spec.Connection.Start(0, 9, {}, b"PLAIN SCRAM-SHA-256", b"en_US"))
     hello = lab.said()[-1]
-    assert hello.mechanism == mechanisms
-    with pytest.raises(AuthenticationFailure):
-        if mechanisms == "SCRAM-SHA-256":
-            nonce = hello.response.decode().rpartition("r=")[2]
-            lab.hear(spec.Connection.Secure(f"r={nonce}x,s=c2FsdA==,i=4096".encode()))
-            assert b",p=" in lab.said()[0].response
-            lab.hear(TUNE)
-        else:
-            lab.hear(spec.Connection.Secure(b"r=x"))
-    assert not lab.said(), "no tune-ok, no password"
+    assert hello.mechanism == mechanism
+    return lab, b"r=%bx,s=c2FsdA==,i=4096" % hello.response.rpartition(b"r=")[2]
+
+
+def test_a_broker_that_leaves_out_its_part_of_the_login() -> None:
+    lab, challenge = challenged("SCRAM-SHA-256")
+    lab.hear(spec.Connection.Secure(challenge))
+    assert not lab.said(), "it is computed in another thread"
+    lab.aside.pop()()
+    assert b",p=" in lab.said()[0].response
+    with pytest.raises(AuthenticationFailure, match="did not prove"):
+        lab.hear(TUNE)
+    assert not lab.said()
+
+
+@pytest.mark.parametrize(("mechanism", "text"), [("SCRAM-SHA-256", "challenge is b'no'"), ("PLAIN", "does not have")])
+def test_a_challenge_that_is_none(mechanism: str, text: str) -> None:
+    lab, _ = challenged(mechanism)
+    lab.hear(spec.Connection.Secure(b"no"))
+    lab.aside.pop()()
+    assert lab.calls == ["finished"] and not lab.said()
+    lab.talk.ended(None)
+    assert isinstance(lab.talk.error, AuthenticationFailure) and text in str(lab.talk.error)
+
+
+def test_one_challenge_at_a_time_and_none_after_the_end() -> None:
+    lab, challenge = challenged("SCRAM-SHA-256")
+    lab.hear(spec.Connection.Secure(challenge))
+    with pytest.raises(AuthenticationFailure, match="two challenges"):
+        lab.hear(spec.Connection.Secure(challenge))
+    lab.talk.ended(None)
+    lab.aside.pop()()
+    assert not lab.said()
 
 
 def test_from_the_greeting_to_open() -> None:
