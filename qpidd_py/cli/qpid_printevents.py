@@ -125,7 +125,7 @@ def _watch(target: Target, seconds: float, since: int | None, put: Put) -> None:
                         put(row)
         except (OSError, BrokerError) as error:
             if _final(error):
-                put(error)
+                put(RequestRefused(f"{target.address}: {error}") if isinstance(error, RequestRefused) else error)
                 return
             for row in follow.down(time.time_ns() // 1000, describe(error)):
                 put(row)

@@ -100,7 +100,7 @@ def test_a_flood_is_read_without_a_gap(make_broker: MakeBroker, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("login", "words", "text"),
     [
-        ("anna/wrong@", (), "AuthenticationFailure"),
+        ("anna/wrong@", (), "AuthenticationFailure: 127.0.0.1:"),
         ("anna/secret@", ("--since", "x"), "UsageError: argument --since"),
         ("anna/secret@", ("--filter", "("), "UsageError: argument --filter"),
     ],
