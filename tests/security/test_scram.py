@@ -209,6 +209,13 @@ def test_broken_exchanges(guarded: BrokerProcess) -> None:
         final = client.answer(challenge_of(answered(peer, client.first)))
         client.answer(challenge_of(answered(peer, final)))
         assert isinstance(answered(peer, b""), commands.Connection.Tune)
+        peer.send(encode_method(0, commands.Connection.TuneOk(0, 0, 0)))
+        peer.send(encode_method(0, commands.Connection.Open()))
+        assert isinstance(peer.frame(), commands.Connection.OpenOk)
+        peer.send(encode_method(0, commands.Connection.UpdateSecret("anna's", "")))
+        assert isinstance(peer.frame(), commands.Connection.UpdateSecretOk)
+        peer.send(encode_method(0, commands.Connection.UpdateSecret("wrong", "")))
+        assert_refused(peer.frame(), 530)
 
 
 def test_a_storm_of_half_done_exchanges(guarded: BrokerProcess) -> None:

@@ -40,6 +40,15 @@ def test_a_user_from_beginning_to_end(run, file: Path, capsys: pytest.CaptureFix
     assert list(read_user_file(file)) == ["bén: x"]
 
 
+def test_an_entry_for_scram(run, file: Path) -> None:
+    assert run("add", file, "anna", "--scram", password="secret") == 0
+    assert read_user_file(file)["anna"].startswith("scram-sha-256$600000$")
+    assert run("check", file, "anna", password="secret") == 0 and run("check", file, "anna", password="wrong") == 1
+    assert run("add", file, "anna", "--scram", "--cost", 10, password="secret") == 1, "that has no cost"
+    assert run("add", file, "anna", password="secret") == 0
+    assert read_user_file(file)["anna"].startswith("scrypt$"), "the default takes its place"
+
+
 def test_the_mode_of_a_file_stays(run, file: Path) -> None:
     run("add", file, "anna", "--cost", 10, password="secret")
     file.chmod(0o640)
