@@ -72,10 +72,22 @@ def test_names_cannot_be_found_out() -> None:
     for name in ("nobody", "ben", "bén", "x" * 255):
         (_, one, own), (_, other, _) = (users.keys(name) for users in brokers)
         assert one == other and not own and len(one.salt) == 16 and one.iterations in (4096, 5000)
+    same = [brokers[0].keys(spelled)[1] for spelled in ("caf\u00e9", "cafe\u0301")]
+    assert same[0] == same[1], "as for a user that there is"
     brokers[0].replace({"anna": ANNA, "dora": BEN, "carl": scram_entry("x", b"salz" * 4, 5000)})
     assert brokers[0].keys("nobody") == brokers[1].keys("nobody"), "other users do not change it"
     costs = {brokers[0].stored(f"nobody{number}").rpartition("$")[0].count("$") for number in range(50)}
     assert costs and all(usable(brokers[0].stored(f"nobody{number}")) for number in range(50)), "PLAIN costs as much"
+
+
+def test_an_entry_of_another_version_lets_nobody_in() -> None:
+    """It comes with the settings of the cluster, and must not end the broker."""
+    users = Users({"carl": ANNA})
+    for stored in ("scram-sha-256$x$y$z", "scram-sha-256", ANNA.replace("$4096$", "$4095$")):
+        users.keep("anna", stored)
+        assert users.keys("anna")[2] is False
+        assert not password_matches("anna's", users.stored("anna"))
+        assert all(usable(users.stored(f"nobody{number}")) for number in range(20))
 
 
 def test_wrong_proofs_wait_as_wrong_passwords_do() -> None:
