@@ -13,6 +13,7 @@ from qpidd_py.config import GROUPS
 from qpidd_py.http import main as qpid_http
 from qpidd_py.options import command_line
 from qpidd_py.plugins import load_plugins
+from qpidd_py.shovel import main as qpid_shovel
 from spark_jobs.cli import main as failover_report
 
 CLUSTER = "{} [--config FILE] COMMAND [OPTIONS]"
@@ -45,6 +46,7 @@ def programs() -> Mapping[str, Program]:
         (qpid_config, "list and change queues, exchanges and bindings", qpid_config.USAGE),
         (qpid_stat, "show what a broker has and does", qpid_stat.USAGE),
         (qpid_http, "serve RabbitMQ's management API for a broker", qpid_http.USAGE),
+        (qpid_shovel, "move messages between brokers, as the parameters of a broker say", qpid_shovel.USAGE),
         (qpid_metrics, "serve the metrics of a broker to Prometheus", qpid_metrics.USAGE),
         (qpid_printevents, "print what happens in brokers, live", qpid_printevents.USAGE),
         (qpidctl, "users, what they may do, and what a broker has", "{} [OPTIONS] VERB [ARGUMENTS]"),

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from qpidd_py.broker.parameters import KINDS as PARAMETERS
+from qpidd_py.broker.parameters import check_parameter
 from qpidd_py.broker.policies import KINDS as POLICIES
 from qpidd_py.broker.policies import check_policy
 from qpidd_py.broker.quotas import KINDS as LIMITS
@@ -14,6 +16,7 @@ _CHECKS: Final = {
     **dict.fromkeys(RIGHTS, check_entry),
     **dict.fromkeys(POLICIES, check_policy),
     **dict.fromkeys(LIMITS, check_limits),
+    **dict.fromkeys(PARAMETERS, check_parameter),
 }
 KINDS: Final = tuple(_CHECKS)
 

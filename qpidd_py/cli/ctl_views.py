@@ -59,6 +59,7 @@ def _peer(part: int) -> Column:
 
 
 _POLICY: Final = ("vhost", "name", "pattern", "apply-to", "definition", "priority")
+_SHOVEL: Final = ("name", "state", "source", "destination", "moved", "pending", "reason")
 _PATTERNS: Final = {name: _of(name) for name in ("configure", "write", "read")}
 _USER: Final = {"user": _of("user"), "vhost": _of("vhost")}
 LISTS: Final[Mapping[str, View]] = {
@@ -90,6 +91,13 @@ LISTS: Final[Mapping[str, View]] = {
         )
         for whose in ("user", "vhost")
     },
+    "list_parameters": View(
+        "parameter.list",
+        {**{name: _of(name) for name in ("component", "name")}, "value": lambda item: json.dumps(item["value"])},
+        ("component", "name", "value"),
+        {"vhost": "vhost"},
+    ),
+    "shovel_status": View("shovel.list", {name: _of(name) for name in _SHOVEL}, _SHOVEL),
     "list_queues": View(
         "queue.list",
         {

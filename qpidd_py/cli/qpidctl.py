@@ -179,6 +179,11 @@ def _limit_verbs(whose: str) -> dict[str, Verb]:
     }
 
 
+def _set_parameter(options: Options, ask: Ask) -> None:
+    fields = {name: getattr(options, name) for name in ("component", "name", "vhost")}
+    ask("parameter.set", **fields, value=_definition(options))
+
+
 def _close(options: Options, ask: Ask) -> Any:
     if not options.number.isdecimal():
         raise UsageError(f"connection {options.number!r}, wanted a number of list_connections")
@@ -226,6 +231,19 @@ VERBS: Final[Mapping[str, Verb]] = {
     **_policy_verbs(True),
     **_limit_verbs("user"),
     **_limit_verbs("vhost"),
+    "set_parameter": Verb(
+        ("component", "name", "definition"), "of the component shovel: what qpid-shovel does", _set_parameter, host=True
+    ),
+    "clear_parameter": Verb(
+        ("component", "name"),
+        "qpid-shovel does it no longer",
+        _request("parameter.clear", "component", "name", "vhost"),
+        host=True,
+    ),
+    "list_parameters": Verb(
+        (), "all of them, with the passwords in their addresses", _list("list_parameters"), host=True
+    ),
+    "shovel_status": Verb((), "what the shovels do", _list("shovel_status")),
     "list_queues": Verb(("column*",), "queues, with these columns", _list("list_queues")),
     "list_exchanges": Verb(("column*",), "exchanges, with these columns", _list("list_exchanges")),
     "list_bindings": Verb(("column*",), "bindings, with these columns", _list("list_bindings")),

@@ -1,4 +1,4 @@
-"""Definitions: users, permissions, queues, exchanges and bindings, as RabbitMQ exports and imports them.       Pure."""
+"""Definitions: users, permissions, parameters, queues and so on, as RabbitMQ exports and imports them.       Pure."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import base64
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from qpidd_py.broker.parameters import check_component, check_parameter
 from qpidd_py.broker.quotas import NAME, VHOST_LIMITS
-from qpidd_py.http.views import API, DEFAULT_ARGUMENTS, policy
+from qpidd_py.http.views import API, DEFAULT_ARGUMENTS, parameter, policy
 from qpidd_py.security.entries import HOST
 from qpidd_py.security.scram import KIND
 
@@ -36,6 +37,7 @@ def exported(
     topics: list[Json],
     policies: list[Json],
     limits: list[Json],
+    parameters: list[Json],
     queues: list[Json],
     exchanges: list[Json],
     bindings: list[Json],
@@ -50,7 +52,10 @@ def exported(
         "vhosts": [{"name": HOST}],
         "permissions": permissions,
         "topic_permissions": topics,
-        "parameters": [_parameter(each) for each in limits if "vhost" in each],
+        "parameters": [
+            *(_limits(each) for each in limits if "vhost" in each),
+            *(parameter(each) for each in parameters),
+        ],
         "policies": [policy(each) for each in policies if not each["operator"]],
         "queues": [_part(each, "name", "durable", "auto_delete") for each in kept],
         "exchanges": [
@@ -66,7 +71,7 @@ def exported(
     }
 
 
-def _parameter(item: Json) -> Json:
+def _limits(item: Json) -> Json:
     return {"component": VHOST_LIMITS, "name": NAME, "vhost": item["vhost"], "value": item["limits"]}
 
 
@@ -104,9 +109,8 @@ def stored_hash(item: Mapping[str, Any]) -> str:
 def orders(definitions: Mapping[str, Any], host: str | None = None) -> Iterator[Order]:
     """What to make, in order.  Raises DefinitionError before the first for what cannot be had here."""
     parameters = list(_items(definitions, "parameters"))
-    unknown = [each for each in parameters if each.get("component") != VHOST_LIMITS]
-    if unknown:
-        raise DefinitionError(f"parameters are not known here, but for {VHOST_LIMITS}: {_names(unknown)}")
+    for each in parameters:
+        _check_parameter(each)
     for each in _items(definitions, "vhosts"):
         if each.get("name") != HOST:
             raise DefinitionError(f"virtual host {each.get('name')!r:.80}: there is {HOST!r} only")
@@ -120,7 +124,9 @@ def orders(definitions: Mapping[str, Any], host: str | None = None) -> Iterator[
         if each.get("limits"):
             yield Order("limit.set", {"user": each.get("name"), "limits": each["limits"]})
     for each in parameters:
-        if each.get("value"):
+        if each.get("component") != VHOST_LIMITS:
+            yield Order("parameter.set", {name: each.get(name) for name in ("component", "name", "value")})
+        elif each.get("value"):
             yield Order("limit.set", {"vhost": HOST, "limits": each["value"]})
     for each in _items(definitions, "permissions"):
         yield Order("permission.set", {name: each.get(name) for name in ("user", "configure", "write", "read")})
@@ -149,8 +155,15 @@ def _items(definitions: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]
     return found
 
 
-def _names(items: Any) -> str:
-    found = (
-        [str(each.get("name", "?")) for each in items if isinstance(each, Mapping)] if isinstance(items, list) else []
-    )
-    return ", ".join(found[:5]) or "?"
+def _check_parameter(item: Mapping[str, Any]) -> None:
+    """Raises DefinitionError for one that cannot be had here, before others are made."""
+    component, value = item.get("component"), item.get("value")
+    if component == VHOST_LIMITS:
+        return
+    try:
+        check_component(str(component))
+        if not isinstance(value, dict):
+            raise ValueError(f"value {value!r:.60}, wanted an object")
+        check_parameter(str(component), value)
+    except ValueError as error:
+        raise DefinitionError(f"parameter {item.get('name')!r:.80}: {error}") from None

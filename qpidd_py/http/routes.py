@@ -229,6 +229,7 @@ def _definitions(call: Call) -> Json:
         "topic.list",
         "policy.list",
         "limit.list",
+        "parameter.list",
         "queue.list",
         "exchange.list",
         "binding.list",

@@ -1,9 +1,10 @@
-"""The paths of users, permissions, policies and limits.                                                       Shell."""
+"""The paths of users, permissions, policies, limits, parameters and shovels.                                  Shell."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
+from qpidd_py.broker.parameters import SHOVEL, check_component
 from qpidd_py.http import definitions, views
 from qpidd_py.http.actions import wanted
 from qpidd_py.http.call import Call, Handler, Json, one
@@ -140,6 +141,51 @@ def _limit_routes(whose: str) -> tuple[tuple[str, str, Handler], ...]:
     )
 
 
+# ---- parameters and shovels
+
+
+def _parameters(call: Call) -> Any:
+    """All, or those of a component."""
+    component = call.path.get("component")
+    if component is not None:
+        _check_component(component)
+    found = (item for item in call.door.ask("parameter.list") if component in (None, item["component"]))
+    return part([views.parameter(item) for item in found], call.query)
+
+
+def _check_component(name: str) -> None:
+    try:
+        check_component(name)
+    except ValueError as error:
+        raise bad_request(str(error)) from None
+
+
+def _parameter(call: Call) -> Json:
+    return views.parameter(one(call.door.ask("parameter.list"), component=call["component"], name=call["name"]))
+
+
+def _put_parameter(call: Call) -> None:
+    value = wanted(call.body, "value", dict)
+    call.door.ask("parameter.set", component=call["component"], name=call["name"], vhost=call["vhost"], value=value)
+
+
+def _drop_parameter(call: Call) -> None:
+    component = call.path.get("component", SHOVEL)
+    call.door.ask("parameter.clear", component=component, name=call["name"], vhost=call["vhost"])
+
+
+def _shovels(call: Call) -> Any:
+    info, items = call.door.ask_all([("broker.info", {}), ("shovel.list", {})])
+    return part([views.shovel(item, info["name"]) for item in items], call.query)
+
+
+def _shovel(call: Call) -> Json:
+    info, items = call.door.ask_all([("broker.info", {}), ("shovel.list", {})])
+    return views.shovel(one(items, name=call["name"]), info["name"])
+
+
+_PARAMETER: Final = "/api/parameters/{component}/{vhost}/{name}"
+_SHOVEL: Final = "/api/shovels/vhost/{vhost}/{name}"
 SETTING_ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/api/vhosts/{vhost}/permissions", _permissions),
     ("GET", "/api/users", _users),
@@ -167,4 +213,14 @@ SETTING_ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     *_policy_routes("operator-policies", True),
     *_limit_routes("user"),
     *_limit_routes("vhost"),
+    ("GET", "/api/parameters", _parameters),
+    ("GET", "/api/parameters/{component}", _parameters),
+    ("GET", "/api/parameters/{component}/{vhost}", _parameters),
+    ("GET", _PARAMETER, _parameter),
+    ("PUT", _PARAMETER, _put_parameter),
+    ("DELETE", _PARAMETER, _drop_parameter),
+    ("GET", "/api/shovels", _shovels),
+    ("GET", "/api/shovels/{vhost}", _shovels),
+    ("GET", _SHOVEL, _shovel),
+    ("DELETE", _SHOVEL, _drop_parameter),
 )

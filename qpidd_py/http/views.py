@@ -197,3 +197,13 @@ def policy(item: Mapping[str, Any]) -> Json:
 
 def user(item: Mapping[str, Any]) -> Json:
     return {"name": item["name"], "tags": item["tags"], "cluster": item["cluster"], "limits": item["limits"]}
+
+
+def parameter(item: Mapping[str, Any]) -> Json:
+    return {name: item[name] for name in ("value", "vhost", "component", "name")}
+
+
+def shovel(item: Mapping[str, Any], node: str) -> Json:
+    """What RabbitMQ shows, with what it has no name for behind."""
+    known = {name: item[name] for name in ("name", "vhost", "state", "reason", "moved", "pending")}
+    return {"node": node, "type": "dynamic", **known, "src_uri": item["source"], "dest_uri": item["destination"]}

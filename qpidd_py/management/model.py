@@ -26,6 +26,7 @@ without `more`.
     event.list    {after, ...}              what has happened since, see `events`
     queue.move, queue.purge, queue.delete   see `changes`; answered when the change is safe
     user.*, permission.*, topic.*           see `users`; who may ask what is in `rights`
+    policy.*, limit.*, parameter.*, shovel.*    see `policies`, `limits`, `parameters`
     ha.*          passed on to the HA plug-in
 """
 
@@ -44,6 +45,7 @@ from qpidd_py.management.changes import Changes
 from qpidd_py.management.events import EventRequests
 from qpidd_py.management.limits import LimitRequests
 from qpidd_py.management.pages import Pages
+from qpidd_py.management.parameters import ParameterRequests
 from qpidd_py.management.patience import Reading, in_memory
 from qpidd_py.management.policies import PolicyRequests
 from qpidd_py.management.request import Json, NotFound, Reply, RequestError, text
@@ -88,8 +90,10 @@ class Management:
         self.broker = broker
         self._events = EventRequests(broker, defer)
         self.version = version or str(broker.server_properties.get("version", ""))
+        parameters = ParameterRequests(broker)
         self._methods: Mapping[str, Callable[[Json], Any]] = {
             "broker.info": self._broker_info,
+            **parameters.methods,
         }
         self._lists: Mapping[str, Callable[[], Iterator[Json]]] = {
             "queue.list": self._queue_list,
@@ -103,7 +107,7 @@ class Management:
         self._changes: dict[str, Change] = {}
         self._lists = dict(self._lists)
         self._pages = Pages(broker).methods
-        for settings in (UserRequests(broker), PolicyRequests(broker), LimitRequests(broker)):
+        for settings in (UserRequests(broker), PolicyRequests(broker), LimitRequests(broker), parameters):
             self._changes.update(settings.changes)
             self._lists.update(settings.lists)
 

@@ -8,7 +8,7 @@
 | `queue.delete` | to configure the queue |
 | `session.close` | to be its user, or to administer |
 | `user.self` | nothing |
-| `policy.*` | the tag policymaker or administrator; operator policies: administrator |
+| `policy.*`, `parameter.*` | the tag policymaker or administrator; operator policies: administrator |
 | `user.*`, `permission.*`, `topic.*`, `limit.*` | to administer |
 | other requests `ha.*` | the tag administrator; the HA module asks for more |
 
@@ -41,7 +41,7 @@ def check_request(asker: Asker, method: str, arguments: Json) -> None:
         return
     if asker is None or asker.client.access.everything:
         return
-    if method.startswith("policy."):
+    if method.startswith(("policy.", "parameter.")):
         _check_policies(asker, method, arguments)
         return
     needs = _NEEDS.get(method, {})
@@ -88,6 +88,7 @@ _SHOWN: Final = frozenset(
         "channel.list",
         "subscription.list",
         "event.list",
+        "shovel.list",
         "ha.status",
         "ha.query",
     )

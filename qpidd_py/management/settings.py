@@ -43,7 +43,7 @@ class SettingRequests:
 
     def check_primary(self) -> None:
         if self.broker.passive:
-            raise NotPrimary("users and policies are replicated and this broker is a backup")
+            raise NotPrimary("users, policies and parameters are replicated and this broker is a backup")
 
 
 def named(arguments: Json, name: str) -> str:

@@ -262,6 +262,37 @@ def test_limits_as_rabbitmq_has_them(api: Api, rabbit: Api) -> None:
     assert api.get("/user-limits") == []
 
 
+# ---- parameters and shovels
+
+
+def test_shovels_from_beginning_to_end(api: Api) -> None:
+    value = {"src-uri": "amqp://", "src-queue": "a", "dest-uri": "amqp://u:secret@h", "dest-queue": "b"}
+    path = "/parameters/shovel/%2F/s"
+    assert api.request("PUT", path, {"value": value})[0] == 201
+    mine = {"component": "shovel", "vhost": "/", "name": "s", "value": value}
+    assert api.get(path) == mine and api.get("/parameters/shovel/%2F") == api.get("/parameters") == [mine]
+    assert api.get("/definitions")["parameters"] == [mine]
+    (shovel,) = api.get("/shovels")
+    assert (shovel["state"], shovel["type"], shovel["vhost"]) == ("terminated", "dynamic", "/")
+    assert "no qpid-shovel has reported" in shovel["reason"] and "secret" not in str(shovel)
+    assert api.get("/shovels/vhost/%2F/s") == shovel
+    assert api.request("DELETE", "/shovels/vhost/%2F/s")[0] == 204 and api.get("/parameters/shovel") == []
+    assert api.request("POST", "/definitions", {"parameters": [mine]})[0] == 201 and api.get("/parameters") == [mine]
+    assert api.request("DELETE", path)[0] == 204
+    wrong = {
+        "/parameters/federation-upstream/%2F/s": "federation by upstreams is not here",
+        "/parameters/shovel/%2F/s": "key 'colour': expected some of src-protocol",
+        "/parameters/shovel/none/s": "",
+    }
+    for path, reason in wrong.items():
+        code, answer = api.request("PUT", path, {"value": {**value, "colour": 5}})
+        assert code == (400 if reason else 404) and reason in answer["reason"], answer
+    assert api.request("GET", "/parameters/federation-upstream")[0] == 400
+    assert api.request("PUT", "/parameters/shovel/%2F/s", {"value": "x"})[0] == 400
+    for path in ("/parameters/shovel/%2F/s", "/shovels/vhost/%2F/s"):
+        assert api.request("GET", path)[0] == api.request("DELETE", path)[0] == 404
+
+
 # ---- rights
 
 

@@ -91,7 +91,9 @@ def test_our_own_hashes_come_back_as_they_went(stored: str) -> None:
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"policies": [{"name": "p", "vhost": "v"}]}, "virtual host 'v'"),
-    ({"parameters": [{"name": "s"}]}, "parameters are not known here, but for vhost-limits: s"),
+    ({"parameters": [{"name": "s", "component": "federation-upstream"}]}, "parameter 's': component 'federation-ups"),
+    ({"parameters": [{"name": "s", "component": "shovel", "value": 1}]}, "parameter 's': value 1, wanted an object"),
+    ({"parameters": [{"name": "s", "component": "shovel", "value": {"x": 1}}]}, "parameter 's': key 'x': expected"),
     ({"vhosts": [{"name": "v"}]}, "virtual host 'v'"),
     ({"queues": [{"name": "q", "vhost": "v"}]}, "virtual host 'v'"),
     ({"queues": {}}, "queues: wanted a list"),
@@ -130,12 +132,16 @@ def test_definitions_go_out_and_come_in() -> None:
         "definition": {"max-length": 1},
     }
     policies = [{**kept, "operator": False}, {**kept, "name": "o", "operator": True}]
-    content = exported([user], [permission], [], policies, limits, [queue, mine], [exchange, old], bindings)
-    assert content["policies"] == [kept]
+    shovel: dict[str, Any] = {"component": "shovel", "vhost": "/", "name": "s"}
+    shovel["value"] = {"src-uri": "amqp://", "src-queue": "a", "dest-uri": "amqp://u:p@h", "dest-queue": "a"}
+    parameters = [{**shovel, "uid": 5}]
+    content = exported([user], [permission], [], policies, limits, parameters, [queue, mine], [exchange, old], bindings)
+    assert content["policies"] == [kept] and content["parameters"][1:] == [shovel]
     made = list(orders(content))
     assert made[0] == Order("user.put", {"user": "u", "hash": user["hash"], "tags": ["monitoring"]})
     assert made[1] == Order("limit.set", {"user": "u", "limits": {"max-channels": 1}})
     assert made[2] == Order("limit.set", {"vhost": "/", "limits": {"max-queues": 5}})
+    assert made.pop(3) == Order("parameter.set", {name: shovel[name] for name in shovel if name != "vhost"})
     assert made[3] == Order("permission.set", {"user": "u", "configure": "", "write": "", "read": ".*"})
     assert made[4] == Order("policy.set", {name: kept[name] for name in kept if name != "vhost"})
     assert [(each.arguments["what"], each.arguments.get("name")) for each in made[5:]] == [

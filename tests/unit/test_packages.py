@@ -73,9 +73,16 @@ def test_without_its_packages_qpid_http_says_what_is_missing() -> None:
         assert (done.returncode, done.stdout, done.stderr) == (1, "", text)
 
 
+def test_without_pika_qpid_shovel_says_what_is_missing() -> None:
+    without = "import sys; sys.modules['pika'] = None; from qpidd_py.shovel.main import main; sys.exit(main([]))"
+    done = subprocess.run([sys.executable, "-c", without], capture_output=True, text=True, check=False, cwd=ROOT)
+    text = "qpid-shovel: the Python package pika is missing; `pip install pika` installs it\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", text)
+
+
 MODULE_OF = {"google-re2": "re2", "prometheus-client": "prometheus_client", "pyyaml": "yaml"}
-EXTRA = {"qpidd_py/http/": {"aiohttp", "pika"}}
-"""Folders that need more, which the extra of their name brings."""
+EXTRA = {"qpidd_py/http/": {"aiohttp", "pika"}, "qpidd_py/shovel/": {"client_lib", "pika"}}
+"""Folders that need more, which the extra `http` or `client` brings."""
 
 
 def imports_of(node: ast.AST) -> Iterator[str]:

@@ -430,7 +430,7 @@ def test_a_backup_has_the_same_settings_and_changes_none(realm: Realm) -> None:
     assert backup.vhost.configuration.snapshot() == realm.broker.vhost.configuration.snapshot()
     replies: list[Any] = []
     Management(backup).request("user.put", {"user": "c"}, replies.append)
-    what = "users and policies are replicated and this broker is a backup"
+    what = "users, policies and parameters are replicated and this broker is a backup"
     assert replies == [{"ok": False, "error": what, "code": 320}]
 
 

@@ -1,0 +1,120 @@
+"""Requests about parameters (`broker/parameters.py`); changes are answered when they are safe.
+
+parameter.list    {}     [{component, vhost, name, value, uid}]
+parameter.set     {component, name, vhost="/", value}
+parameter.clear   {component, name, vhost="/", uid=the present one}     only while it is that one
+
+`qpid-shovel` says each second how its shovels do and gets those that should run, from a primary; a backup refuses it.
+The last report is kept in memory only, and counts for SILENCE:
+
+shovel.report     {shovels: [{name, uid, state, reason, source, destination, moved, pending}]}    as parameter.list
+shovel.list       {}     [{name, vhost, state, reason, source, destination, moved, pending}]
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from qpidd_py.broker.broker import Broker
+from qpidd_py.broker.parameters import KINDS, PARAMETERS_MAX, SHOVEL, check_component
+from qpidd_py.broker.settings import Key
+from qpidd_py.management.request import Json, NotFound, RequestError, text
+from qpidd_py.management.settings import Change, List, SettingRequests, named, virtual_host
+
+SILENCE: Final = 15.0
+"""Seconds."""
+STATES: Final = ("starting", "running", "terminated")
+_TEXT_MAX: Final = 500
+_TEXTS: Final = ("state", "reason", "source", "destination")
+_NUMBERS: Final = ("moved", "pending")
+
+
+class ParameterRequests(SettingRequests):
+    """Of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        super().__init__(broker)
+        self.lists: Mapping[str, List] = {"parameter.list": self._list, "shovel.list": self._shovels}
+        self.changes: Mapping[str, Change] = {"parameter.set": self._set, "parameter.clear": self._clear}
+        self.methods: Mapping[str, Callable[[Json], Any]] = {"shovel.report": self._report}
+        self._reported: dict[tuple[str, int], Json] = {}
+        self._until = 0.0
+        """When the report is too old, in seconds."""
+
+    def _list(self) -> Iterator[Json]:
+        for kind in KINDS:
+            for key, value in sorted(self.settings.of(kind), key=lambda each: each[0]):
+                known = {"component": kind, "vhost": key.host, "name": key.name}
+                yield {**known, "value": value, "uid": self.settings.position(key)}
+
+    def _set(self, arguments: Json) -> tuple[Json, int]:
+        key, value = _key(arguments), arguments.get("value")
+        if not isinstance(value, dict):
+            raise RequestError(f"value is {value!r:.60}, wanted an object")
+        if self.settings.get(key) is None and sum(1 for _ in self.settings.of(key.kind)) >= PARAMETERS_MAX:
+            raise RequestError(f"{PARAMETERS_MAX} of this component are there, no more are possible")
+        return {}, self.put(key, value)
+
+    def _clear(self, arguments: Json) -> tuple[Json, int]:
+        key = _key(arguments)
+        self.check_primary()
+        if self.settings.get(key) is None:
+            raise NotFound(f"no {key.kind} {key.name!r}")
+        if arguments.get("uid", self.settings.position(key)) != self.settings.position(key):
+            raise RequestError(f"{key.kind} {key.name!r} is another one now")
+        return {}, self.settings.delete(key)
+
+    # ---- shovels
+
+    def _report(self, arguments: Json) -> list[Json]:
+        self.check_primary()
+        shovels = arguments.get("shovels")
+        if not isinstance(shovels, list) or len(shovels) > PARAMETERS_MAX:
+            raise RequestError(f"shovels: wanted a list of at most {PARAMETERS_MAX}")
+        reported = [_shovel(each) for each in shovels]
+        self._reported = {(each["name"], each["uid"]): each for each in reported}
+        self._until = self._now() + SILENCE
+        return list(self._list())
+
+    def _shovels(self) -> Iterator[Json]:
+        for item in list(self._list()):
+            if item["component"] == SHOVEL:
+                yield {"name": item["name"], "vhost": item["vhost"], **self._state(item["name"], item["uid"])}
+
+    def _state(self, name: str, uid: int) -> Json:
+        if self.broker.passive:
+            return _stopped("this broker is a backup, and shovels run beside the primary")
+        if self._now() >= self._until:
+            return _stopped(f"no qpid-shovel has reported to this broker for {SILENCE:g} s")
+        found = self._reported.get((name, uid))
+        known = found or {"state": "starting", "reason": ""}
+        return {field: known.get(field, 0 if field in _NUMBERS else "") for field in (*_TEXTS, *_NUMBERS)}
+
+    def _now(self) -> float:
+        return self.broker.clocks()[1] / 1e6
+
+
+def _key(arguments: Json) -> Key:
+    try:
+        kind = check_component(text(arguments, "component"))
+    except ValueError as error:
+        raise RequestError(str(error)) from None
+    return Key(kind, virtual_host(arguments), named(arguments, "name"))
+
+
+def _stopped(reason: str) -> Json:
+    return {"state": "terminated", "reason": reason, "source": "", "destination": "", "moved": 0, "pending": 0}
+
+
+def _shovel(item: Any) -> Json:
+    """One of a report.  Raises RequestError."""
+    if not isinstance(item, dict) or item.get("state") not in STATES:
+        raise RequestError(f"shovel {item!r:.80}, wanted an object with a state of {', '.join(STATES)}")
+    found: Json = {"name": named(item, "name")}
+    for field in _TEXTS:
+        found[field] = text(item, field, "")[:_TEXT_MAX]
+    for field in ("uid", *_NUMBERS):
+        value = item.get(field, 0)
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 64:
+            raise RequestError(f"shovel {found['name']!r}: {field} {value!r:.60}, wanted a whole number")
+        found[field] = value
+    return found
