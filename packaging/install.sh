@@ -23,7 +23,7 @@ ocf_root=/usr/lib/ocf # Pacemaker looks nowhere else
 work=$PWD/build/install
 venv=$work/tree$prefix/lib/qpidd
 extras=${EXTRAS:-client}
-programs=(qpidd qpidd-journal qpid-passwd qpid-ha qpid-cluster qpid-config qpid-stat qpidctl qpid-http qpid-shovel qpid-metrics qpid-printevents qpid-send qpid-receive failover-report)
+programs=(qpidd qpidd-journal qpid-passwd qpid-ha qpid-cluster qpid-config qpid-stat qpidctl qpid-http qpid-route qpid-shovel qpid-metrics qpid-printevents qpid-send qpid-receive failover-report)
 # Not as pip writes them: its own differ from version to version, and some import what costs time at each start.
 # -I: nothing in the environment or the current directory may put itself before our modules.
 read -r -d '' write_programs <<'END' || true

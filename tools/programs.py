@@ -8,7 +8,16 @@ from typing import Any
 from client_lib.cli import receive, send
 from ha.qpid_cluster import main as qpid_cluster
 from ha.qpid_ha import parser as qpid_ha
-from qpidd_py.cli import qpid_config, qpid_metrics, qpid_passwd, qpid_printevents, qpid_stat, qpidctl, qpidd_journal
+from qpidd_py.cli import (
+    qpid_config,
+    qpid_metrics,
+    qpid_passwd,
+    qpid_printevents,
+    qpid_route,
+    qpid_stat,
+    qpidctl,
+    qpidd_journal,
+)
 from qpidd_py.config import GROUPS
 from qpidd_py.http import main as qpid_http
 from qpidd_py.options import command_line
@@ -46,6 +55,7 @@ def programs() -> Mapping[str, Program]:
         (qpid_config, "list and change queues, exchanges and bindings", qpid_config.USAGE),
         (qpid_stat, "show what a broker has and does", qpid_stat.USAGE),
         (qpid_http, "serve RabbitMQ's management API for a broker", qpid_http.USAGE),
+        (qpid_route, "routes between brokers, which qpid-shovel serves", qpid_route.USAGE),
         (qpid_shovel, "move messages between brokers, as the parameters of a broker say", qpid_shovel.USAGE),
         (qpid_metrics, "serve the metrics of a broker to Prometheus", qpid_metrics.USAGE),
         (qpid_printevents, "print what happens in brokers, live", qpid_printevents.USAGE),

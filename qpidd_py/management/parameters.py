@@ -7,7 +7,8 @@ parameter.clear   {component, name, vhost="/", uid=the present one}     only whi
 `qpid-shovel` says each second how its shovels do and gets those that should run, from a primary; a backup refuses it.
 The last report is kept in memory only, and counts for SILENCE:
 
-shovel.report     {shovels: [{name, uid, state, reason, source, destination, moved, pending}]}    as parameter.list
+shovel.report     {shovels: [{name, uid, state, reason, source, destination, moved, pending}]}    as parameter.list; of
+                  those in the report without their values
 shovel.list       {}     [{name, vhost, state, reason, source, destination, moved, pending}]
 """
 
@@ -73,7 +74,11 @@ class ParameterRequests(SettingRequests):
         reported = [_shovel(each) for each in shovels]
         self._reported = {(each["name"], each["uid"]): each for each in reported}
         self._until = self._now() + SILENCE
-        return list(self._list())
+        known = {each["uid"] for each in reported}
+        return [
+            {field: each for field, each in item.items() if field != "value" or item["uid"] not in known}
+            for item in self._list()
+        ]
 
     def _shovels(self) -> Iterator[Json]:
         for item in list(self._list()):

@@ -26,6 +26,8 @@ from qpidd_py.security.entries import HOST
 PREFETCH: Final = 1000
 CLOSE_TIME: Final = 1.0
 """Seconds for what is unconfirmed when a run ends."""
+EXPIRES: Final = 7 * 86400 * 1000
+"""Milliseconds that a named queue of an exchange is kept without a shovel."""
 SHOVELLED: Final = "x-shovelled"
 STAMP: Final = "x-shovelled-timestamp"
 Value = Mapping[str, Any]
@@ -111,7 +113,7 @@ class Run:
             return str(value["src-queue"])
         session, name = await source.session(), value.get("src-exchange-queue")
         if name is not None:
-            await _ensure(source, name, None)
+            await _ensure(source, name, {"x-expires": EXPIRES})
         else:
             name = await session.declare_queue(exclusive=True)
         await session.bind_queue(name, value["src-exchange"], value.get("src-exchange-key", ""))

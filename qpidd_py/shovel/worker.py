@@ -31,6 +31,8 @@ INTERVAL: Final = 1.0
 DELAY: Final = 1.0
 """Seconds: `reconnect-delay` unless it is given."""
 DELAY_MAX: Final = 60.0
+SHOWN: Final = 200
+"""Characters of a reason or an address in a report."""
 
 
 class Key(NamedTuple):
@@ -120,11 +122,16 @@ class Shovel:
         run = self._run
         known: Json = {**self.key._asdict(), "moved": self._moved if run is None else run.moved}
         if run is None:
-            return {**known, "state": "terminated", "reason": self._reason}
-        ends = {"source": run.place(0), "destination": run.place(1), "pending": run.pending}
+            return {**known, "state": "terminated", "reason": _short(self._reason)}
+        ends = {"source": _short(run.place(0)), "destination": _short(run.place(1)), "pending": run.pending}
         if run.running:
             return {**known, **ends, "state": "running"}
-        return {**known, **ends, "state": "starting", "reason": run.trouble or self._reason}
+        return {**known, **ends, "state": "starting", "reason": _short(run.trouble or self._reason)}
+
+
+def _short(text: str) -> str:
+    """All reports together are one request, whose size is limited."""
+    return text.encode("ascii", "backslashreplace").decode()[:SHOWN]
 
 
 class Worker:
@@ -168,7 +175,7 @@ class Worker:
 
     async def _follow(self, items: list[Json]) -> None:
         """Ends the shovels that are none of these, and begins those that do not run."""
-        wanted = {Key(item["name"], item["uid"]): item["value"] for item in items}
+        wanted = {Key(item["name"], item["uid"]): item.get("value", {}) for item in items}
         ended = [self._shovels.pop(key) for key in list(self._shovels) if key not in wanted]
         for shovel in ended:
             shovel.task.cancel()

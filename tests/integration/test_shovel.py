@@ -18,6 +18,7 @@ from client_lib import Connection, Message
 from qpidd_py.amqp.client_handshake import Login
 from qpidd_py.cli.client_socket import Deadline, ManagementSocket, RequestRefused, Target
 from tests.integration.test_users import LOGIN, Users, channel
+from tests.support import programs
 from tests.support.members import TIME
 from tests.support.process import BrokerProcess
 from tests.support.wait import wait_for
@@ -85,10 +86,10 @@ def shovels(cluster: Users, name: str = "a") -> list[dict[str, Any]]:
     return cluster.ask(name, "shovel.list")  # type: ignore[no-any-return]
 
 
-def publish(cluster: Users, queue: str, numbers: Iterable[int]) -> None:
-    """Confirmed."""
+def publish(cluster: Users, address: str, numbers: Iterable[int]) -> None:
+    """Confirmed.  A queue is made where it is missing."""
     with Connection(url(cluster)) as connection:
-        sender = connection.session().sender(f"{queue}; {{create: always, node: {{durable: True}}}}")
+        sender = connection.session().sender(f"{address}; {{create: always, node: {{durable: True}}}}")
         for number in numbers:
             sender.send(Message(b"%d" % number), sync=False)
         sender.sync(TIME)
@@ -120,6 +121,31 @@ def test_fail_overs_on_both_sides_lose_nothing(tmp_path: Path) -> None:
         assert seen == {b"%d" % number for number in range(3 * step)}
         wait_for(lambda: depth(source, primary, "orders") == (0, 0), TIME, "all was acknowledged")
         wait_for(lambda: shovels(source, primary)[0]["state"] == "running", TIME, lambda: workers[primary].log)
+
+
+def test_a_durable_route_misses_nothing(tmp_path: Path) -> None:
+    """Its source fails over, and its worker is killed, with messages published to the exchange all the time."""
+    step = 300
+    with contextlib.ExitStack() as stack:
+        source, here = stack.enter_context(up(tmp_path / "source")), stack.enter_context(up(tmp_path / "here", "a"))
+        beside = stack.enter_context(Worker(here.brokers["a"], tmp_path))
+        far = f"ha/ha-password@{','.join(broker.address for broker in source.brokers.values())}"
+        near = f"{LOGIN}@{here.brokers['a'].address}"
+        command = [sys.executable, "-m", "qpidd_py.cli.qpid_route", "-d", "route", "add", near, far, "amq.topic", "a.#"]
+        assert programs.run(command, timeout=TIME, capture_output=True, text=True).stdout == ""
+        receiving = channel(here.brokers["a"], "ha", "ha-password")
+        receiving.queue_declare("arrived", durable=True)
+        receiving.queue_bind("arrived", "amq.topic", "a.#")
+        wait_for(lambda: shovels(here)[0]["state"] == "running", TIME, lambda: str(shovels(here)))
+        publish(source, "amq.topic/a.b", range(step))
+        source.brokers["a"].kill()
+        source.promote_newest("b", "c")
+        publish(source, "amq.topic/a.b", range(step, 2 * step))
+        beside.kill()
+        publish(source, "amq.topic/a.b", range(2 * step, 3 * step))
+        stack.enter_context(Worker(here.brokers["a"], tmp_path))
+        found = drained(here, "arrived", 3 * step)
+        assert {message.body for message in found} == {b"%d" % number for number in range(3 * step)}
 
 
 def depth(cluster: Users, name: str, queue: str) -> tuple[int, int]:

@@ -23,6 +23,7 @@ OURS = (
     "qpid-stat",
     "qpidctl",
     "qpid-http",
+    "qpid-route",
     "qpid-shovel",
     "qpid-metrics",
     "qpid-printevents",

@@ -50,6 +50,7 @@ CODES: Final[Mapping[str, str]] = {
     "qpidd-journal": JOURNAL_CODES,
     "qpidctl": TOOL_CODES,
     "qpid-http": TOOL_CODES,
+    "qpid-route": TOOL_CODES,
     "qpid-shovel": TOOL_CODES,
     "qpid-passwd": PASSWD_CODES,
     "qpid-cluster": CLUSTER_CODES,

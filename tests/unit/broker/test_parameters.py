@@ -148,6 +148,9 @@ def test_the_state_of_a_shovel_is_what_was_reported_lately(house: House) -> None
     (found,) = house.ask("parameter.list")
     report = {"name": "s", "uid": found["uid"], "state": "running", "source": "h:1", "moved": 5, "pending": 1}
     house.ask("shovel.report", shovels=[report, {**report, "name": "gone"}])
+    (told,) = house.ask("shovel.report", shovels=[report])
+    assert "value" not in told and told["uid"] == found["uid"], "it has the value"
+    house.ask("shovel.report", shovels=[report, {**report, "name": "gone"}])
     known = {"name": "s", "vhost": "/", "state": "running", "reason": "", "source": "h:1", "destination": ""}
     assert house.ask("shovel.list") == [{**known, "moved": 5, "pending": 1}]
     put(house, keys={"src-prefetch-count": 7})

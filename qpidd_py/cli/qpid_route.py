@@ -1,0 +1,232 @@
+"""`qpid-route`: routes between brokers, in the words of Apache Qpid's tool of the same name.                     Shell.
+
+A route is a shovel (`broker/parameters.py`) of the broker that pulls: the destination, or with --src-local the source,
+which pushes.  The name of its parameter says what it is, so that `del` and `list` need no other record.  Errors are one
+line `Failed: Class: text` on standard output, with exit code 1.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import quote
+from uuid import uuid4
+
+from qpidd_py.broker.parameters import NO_ACK, ON_CONFIRM, SHOVEL
+from qpidd_py.cli.client_socket import DEFAULT_PORT, TLS_PORT, Deadline, ManagementSocket, RequestRefused, shown
+from qpidd_py.cli.client_socket import split_host_port as host_port
+from qpidd_py.cli.output import print_json, print_table, run_tool
+from qpidd_py.cli.target import (
+    Options,
+    Parser,
+    UsageError,
+    add_address_options,
+    add_login_options,
+    config_of,
+    target_of,
+    timeout_of,
+)
+
+PROGRAM: Final = "qpid-route"
+USAGE: Final = """\
+qpid-route [OPTIONS] route add DEST-BROKER SRC-BROKER EXCHANGE KEY
+qpid-route [OPTIONS] route del DEST-BROKER SRC-BROKER EXCHANGE KEY
+qpid-route [OPTIONS] queue add DEST-BROKER SRC-BROKER DEST-EXCHANGE SRC-QUEUE
+qpid-route [OPTIONS] queue del DEST-BROKER SRC-BROKER DEST-EXCHANGE SRC-QUEUE
+qpid-route [OPTIONS] route list [BROKER]
+qpid-route [OPTIONS] route flush [BROKER]
+qpid-route [OPTIONS] link list [BROKER]"""
+PREFIX: Final = "qpid-route "
+"""Of the names of its parameters."""
+WAYS: Final = {False: "pull", True: "push"}
+_NOT_HERE: Final[Mapping[str, str]] = {
+    "dynamic": "routes that follow the bindings of the destination are not here; add a route for each key",
+    "map": "each broker lists its own routes: see route list",
+    "link": "a link is there as long as a route needs it: see link list",
+}
+Ask = Callable[..., Any]
+"""(method, **arguments) -> the result; raises RequestRefused."""
+
+
+def make_parser() -> Parser:
+    parser = Parser(prog=PROGRAM, usage="\n" + USAGE, add_help=False, allow_abbrev=False)
+    parser.add_argument("words", nargs="*", metavar="COMMAND")
+    add = parser.add_argument_group("options").add_argument
+    add_address_options(add)
+    add(
+        "-d",
+        "--durable",
+        action="store_true",
+        help="with route add: a durable queue at the source, nothing is missed",
+    )
+    add("-s", "--src-local", action="store_true", help="the source pushes; else the destination pulls")
+    add("-t", "--transport", choices=("tcp", "ssl"), default="tcp", help="to the other broker (default tcp)")
+    add("--ack", type=int, default=1, metavar="N", help="0: messages are not acknowledged, and may be lost (default 1)")
+    add("--credit", type=int, metavar="N", help="at most so many messages are on their way (default 1000)")
+    add("-q", "--quiet", action="store_true", help="no error for a route that is there already, or is not")
+    add("--json", action="store_true", help="print JSON")
+    add_login_options(add)
+    return parser
+
+
+class Tool:
+    """One call of the program; `ask` sends a request to the broker that has the routes."""
+
+    def __init__(self, options: Options, ask: Ask) -> None:
+        self._options, self._ask = options, ask
+
+    def add(self, kind: str, other: str, exchange: str, key: str) -> None:
+        name = self._name(kind, other, exchange, key)
+        if any(route["name"] == name for route in self._routes()):
+            self._complain(f"there is a route {name.removeprefix(PREFIX)!r}")
+            return
+        near, far = ("src", "dest") if self._options.src_local else ("dest", "src")
+        value = {f"{near}-uri": "amqp://", f"{far}-uri": list(self._addresses(other)), "dest-exchange": exchange}
+        if kind == "queue":
+            value["src-queue"] = key
+        else:
+            value |= {"src-exchange": exchange, "src-exchange-key": key}
+            if self._options.durable:
+                value["src-exchange-queue"] = f"bridge_queue_{uuid4()}"
+        value["ack-mode"] = ON_CONFIRM if self._options.ack else NO_ACK
+        if self._options.credit is not None:
+            value["src-prefetch-count"] = self._options.credit
+        self._ask("parameter.set", component=SHOVEL, name=name, value=value)
+
+    def delete(self, kind: str, other: str, exchange: str, key: str) -> None:
+        name = self._name(kind, other, exchange, key)
+        if any(route["name"] == name for route in self._routes()):
+            self._clear(name)
+        else:
+            self._complain(f"there is no route {name.removeprefix(PREFIX)!r}")
+
+    def flush(self) -> None:
+        for route in self._routes():
+            self._clear(route["name"])
+
+    def show(self, here: str) -> None:
+        rows = [_row(route, here) for route in self._routes()]
+        print_json(rows) if self._options.json else print("\n".join(" ".join(row.values()) for row in rows))
+
+    def links(self) -> None:
+        """The other brokers, as qpid-route shows them."""
+        states = {item["name"]: item for item in self._ask("shovel.list")}
+        rows = [_link(route, states.get(route["name"], {})) for route in self._routes()]
+        if self._options.json:
+            print_json(rows)
+        else:
+            print_table(list(_LINK), [list(row.values()) for row in rows])
+
+    # ---- parts
+
+    def _routes(self) -> list[dict[str, Any]]:
+        return [item for item in self._ask("parameter.list") if item["name"].startswith(PREFIX)]
+
+    def _clear(self, name: str) -> None:
+        self._ask("parameter.clear", component=SHOVEL, name=name)
+
+    def _complain(self, text: str) -> None:
+        if not self._options.quiet:
+            raise RequestRefused(text)
+
+    def _name(self, kind: str, other: str, exchange: str, key: str) -> str:
+        """The login is no part of it."""
+        places = ",".join(shown(host, port, self._encrypted) for _, host, port in self._places(other))
+        return f"{PREFIX}{WAYS[self._options.src_local]} {kind} {places} {exchange} {key}"
+
+    def _addresses(self, broker: str) -> Iterator[str]:
+        """As a shovel has them."""
+        for login, host, port in self._places(broker):
+            place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            yield f"amqp{'s' * self._encrypted}://{login}{place}"
+
+    def _places(self, broker: str) -> Iterator[tuple[str, str, int]]:
+        """Of `[user/password@]host[:port],...`: login of a URI, host and port.  Raises ValueError."""
+        credentials, _, hosts = broker.rpartition("@")
+        user, _, password = credentials.partition("/")
+        login = f"{quote(user, safe='')}:{quote(password, safe='')}@" if credentials else ""
+        for each in hosts.split(","):
+            host, port = host_port(each)
+            yield login, host, port or (TLS_PORT if self._encrypted else DEFAULT_PORT)
+
+    @property
+    def _encrypted(self) -> bool:
+        return bool(self._options.transport == "ssl")
+
+
+def _parts(route: Mapping[str, Any]) -> tuple[str, str, str]:
+    """The way, the kind and the places of the other broker."""
+    way, kind, places = route["name"].removeprefix(PREFIX).split(" ", 3)[:3]
+    return way, kind, places
+
+
+def _row(route: Mapping[str, Any], here: str) -> dict[str, str]:
+    way, kind, places = _parts(route)
+    value = route["value"]
+    ends = (here, places) if way == WAYS[False] else (places, here)
+    key = f"(queue) {value['src-queue']}" if kind == "queue" else value["src-exchange-key"]
+    return {"destination": ends[0], "source": ends[1], "exchange": value["dest-exchange"], "key": key}
+
+
+_LINK: Final = ("Broker", "Durable", "State", "Last Error")
+_STATES: Final = {"running": "Operational", "starting": "Connecting", "terminated": "Waiting"}
+"""In Qpid's words."""
+
+
+def _link(route: Mapping[str, Any], state: Mapping[str, Any]) -> dict[str, str]:
+    durable = "Y" if {"src-queue", "src-exchange-queue"} & route["value"].keys() else "N"
+    values = (_parts(route)[2], durable, _STATES[state.get("state", "starting")], state.get("reason", ""))
+    return dict(zip(_LINK, values, strict=True))
+
+
+def run(options: Options) -> int:
+    """Raises all errors; `main` prints them as one line."""
+    words: list[str] = options.words
+    match words:
+        case ["route" | "queue" as kind, "add" | "del" as verb, destination, source, exchange, key]:
+            near, far = (source, destination) if options.src_local else (destination, source)
+            _at(near, options, lambda tool: (tool.add if verb == "add" else tool.delete)(kind, far, exchange, key))
+        case ["route", "list", *rest] | ["list", *rest] if len(rest) <= 1 and rest != ["connections"]:
+            _at(_first(rest), options, lambda tool: tool.show(_place(_first(rest))))
+        case ["route", "flush", *rest] | ["flush", *rest] if len(rest) <= 1:
+            _at(_first(rest), options, Tool.flush)
+        case ["link", "list", *rest] | ["list", "connections", *rest] if len(rest) <= 1:
+            _at(_first(rest), options, Tool.links)
+        case _:
+            reason = next((_NOT_HERE[word] for word in words[:2] if word in _NOT_HERE), "see --help")
+            raise UsageError(f"unexpected arguments: {' '.join(words)}; {reason}")
+    return 0
+
+
+def _first(words: Sequence[str]) -> str:
+    return words[0] if words else ""
+
+
+def _place(broker: str) -> str:
+    return broker.rpartition("@")[2] or f"127.0.0.1:{DEFAULT_PORT}"
+
+
+def _at(broker: str, options: Options, work: Callable[[Tool], None]) -> None:
+    """Works at a broker; without a name at that of --broker, or of this machine."""
+    options.broker = broker or options.broker
+    config = config_of(options)
+    with ManagementSocket(target_of(options, config), Deadline(timeout_of(options, config))) as socket:
+        work(Tool(options, lambda method, **arguments: socket.request(method, arguments)))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return run_tool(_main, arguments, "Failed: ")
+
+
+def _main(words: Sequence[str]) -> int:
+    parser = make_parser()
+    if {"-h", "--help"} & set(words):
+        print(parser.format_help().rstrip())
+        return 0
+    options = parser.parse_intermixed_args(words)
+    if options.ack < 0:
+        raise UsageError(f"argument --ack: found {options.ack}, wanted 0 or more")
+    return run(options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""`qpid-route`: words, what routes are as shovels, and errors; against real connections behind a socket."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from qpidd_py.broker.settings import Key
+from qpidd_py.cli.qpid_route import PREFIX, main
+from tests.support.socket_broker import SocketBroker
+
+Route = Callable[..., tuple[int, str]]
+FAR = "anna/pa:ss@far1:5673,far2"
+URIS = ["amqp://anna:pa%3Ass@far1:5673", "amqp://anna:pa%3Ass@far2:5672"]
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[SocketBroker]:
+    for name in ("QPID_CONFIG", "QPID_PORT", "QPID_INTERFACE"):
+        monkeypatch.delenv(name, raising=False)
+    with SocketBroker() as found:
+        yield found
+
+
+@pytest.fixture
+def route(server: SocketBroker, capsys: pytest.CaptureFixture[str]) -> Route:
+    def run(*words: str) -> tuple[int, str]:
+        code = main([server.address if word == "HERE" else word for word in words])
+        return code, capsys.readouterr().out
+
+    return run
+
+
+def values(server: SocketBroker) -> dict[str, Any]:
+    return {key.name: value for key, value in server.broker.vhost.configuration.settings.of("shovel")}
+
+
+def test_a_route_from_beginning_to_end(route: Route, server: SocketBroker) -> None:
+    words = ("HERE", FAR, "amq.topic", "a b.#")
+    assert route("route", "add", *words) == (0, "")
+    name = f"{PREFIX}pull route far1:5673,far2:5672 amq.topic a b.#"
+    ends = {"src-exchange": "amq.topic", "src-exchange-key": "a b.#", "dest-exchange": "amq.topic"}
+    assert values(server) == {name: {"src-uri": URIS, "dest-uri": "amqp://", **ends, "ack-mode": "on-confirm"}}
+    assert "there is a route" in route("route", "add", *words)[1]
+    assert route("-q", "route", "add", *words) == (0, "")
+    assert route("route", "list", "HERE") == (0, f"{server.address} far1:5673,far2:5672 amq.topic a b.#\n")
+    code, text = route("link", "list", "HERE", "--json")
+    (link,) = json.loads(text)
+    assert (code, link["Broker"], link["Durable"], link["State"]) == (0, "far1:5673,far2:5672", "N", "Waiting")
+    assert "no qpid-shovel has reported" in link["Last Error"] and "pa:ss" not in text
+    assert route("route", "del", "HERE", "far1:5673,far2", "amq.topic", "a b.#") == (0, "")
+    assert values(server) == {} and "there is no route" in route("route", "del", *words)[1]
+    assert route("-q", "route", "del", *words) == (0, "")
+
+
+def test_queues_pushes_and_options(route: Route, server: SocketBroker) -> None:
+    assert route("-s", "--ack", "0", "--credit", "5", "-t", "ssl", "queue", "add", "[::1]", "HERE", "x", "q") == (0, "")
+    ((name, value),) = values(server).items()
+    assert name == f"{PREFIX}push queue ssl:[::1]:5671 x q"
+    known = {"dest-uri": ["amqps://[::1]:5671"], "src-uri": "amqp://", "dest-exchange": "x", "src-queue": "q"}
+    assert value == {**known, "ack-mode": "no-ack", "src-prefetch-count": 5}
+    assert route("list", "HERE") == (0, f"ssl:[::1]:5671 {server.address} x (queue) q\n")
+    route("-d", "route", "add", "HERE", "far", "x", "k")
+    assert values(server)[f"{PREFIX}pull route far:5672 x k"]["src-exchange-queue"].startswith("bridge_queue_")
+    assert "Y" in route("list", "connections", "HERE")[1]
+    server.broker.vhost.configuration.settings.put(Key("shovel", "/", "other"), known)
+    assert route("route", "flush", "HERE") == (0, "") and list(values(server)) == ["other"]
+
+
+WRONG = [
+    (("dynamic", "add", "HERE", "far", "x"), "routes that follow the bindings of the destination are not here"),
+    (("route", "map", "HERE"), "each broker lists its own routes"),
+    (("link", "add", "HERE", "far"), "a link is there as long as a route needs it"),
+    (("route", "add", "HERE", "far", "x"), "unexpected arguments: route add"),
+    (("route", "add", "HERE", "far", "x", "k", "tag"), "unexpected arguments: route add"),
+    ((), "unexpected arguments"),
+    (("route", "add", "HERE", "far:x", "x", "k"), "address 'far:x', wanted host[:port]"),
+    (("route", "add", "HERE", "far,", "x", "k"), "address '', wanted host[:port]"),
+    (("route", "add", "HERE", "far", "x", "k" * 256), "octets, wanted 1 to 255"),
+    (("route", "add", "HERE", "far", "", "k"), "dest-exchange: '', expected a name"),
+    (("--credit", "0", "queue", "add", "HERE", "far", "x", "q"), "src-prefetch-count: 0, expected a whole number"),
+    (("--ack", "-1", "queue", "add", "HERE", "far", "x", "q"), "--ack: found -1, wanted 0 or more"),
+]
+
+
+@pytest.mark.parametrize(("words", "text"), WRONG)
+def test_what_is_wrong_is_one_line(route: Route, server: SocketBroker, words: tuple[str, ...], text: str) -> None:
+    code, said = route(*words)
+    assert code == 1 and said.startswith("Failed: ") and text in said and said.count("\n") == 1
+    assert values(server) == {}
