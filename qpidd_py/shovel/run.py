@@ -84,7 +84,7 @@ class Run:
     def trouble(self) -> str:
         """Why there is no connection."""
         lost = next((each for each in self._ends if not each.is_connected), None)
-        return "" if lost is None else lost.link.trouble.removeprefix("; ")
+        return "" if lost is None else lost.link.trouble.removeprefix("; last: ")
 
     def place(self, number: int) -> str:
         """Where the source (0) or the destination (1) is now."""

@@ -19,17 +19,21 @@ from qpidd_py.amqp.client_handshake import Login
 from qpidd_py.cli.client_socket import Deadline, ManagementSocket, RequestRefused, Target
 from tests.integration.test_users import LOGIN, Users, channel
 from tests.support import programs
+from tests.support.certificates import Authority, needs_openssl
 from tests.support.members import TIME
-from tests.support.process import BrokerProcess
+from tests.support.process import BrokerProcess, HeldPort
+from tests.support.rabbit import rabbit_cluster
 from tests.support.wait import wait_for
 
 
 class Worker:
     """A `qpid-shovel` beside a broker."""
 
-    def __init__(self, broker: BrokerProcess, folder: Path, login: str = LOGIN) -> None:
+    def __init__(self, broker: BrokerProcess, folder: Path, *options: str) -> None:
+        """`options` replace the address and the login."""
         self._log = folder / f"shovel-{broker.port}.log"
-        command = [sys.executable, "-m", "qpidd_py.shovel.main", "-b", f"{login}@{broker.address}", "--timeout", "2"]
+        where = options or ("-b", f"{LOGIN}@{broker.address}")
+        command = [sys.executable, "-m", "qpidd_py.shovel.main", *where, "--timeout", "2"]
         with self._log.open("ab") as output:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
@@ -146,6 +150,38 @@ def test_a_durable_route_misses_nothing(tmp_path: Path) -> None:
         stack.enter_context(Worker(here.brokers["a"], tmp_path))
         found = drained(here, "arrived", 3 * step)
         assert {message.body for message in found} == {b"%d" % number for number in range(3 * step)}
+
+
+@needs_openssl
+def test_both_ends_with_tls(tmp_path: Path) -> None:
+    authority, held = Authority(tmp_path / "ca"), HeldPort()
+    tls = (
+        "--ssl-port",
+        str(held.port),
+        "--ssl-cert",
+        str(authority.certificate("broker")),
+        "--require-encryption",
+        "yes",
+    )
+    place = f"127.0.0.1:{held.port}"
+    with BrokerProcess(tmp_path) as broker:
+        broker.stop()
+        held.release()
+        broker.options = [*broker.options, *tls]
+        broker.start()
+        trusted = ("--ssl-ca", str(authority.file), "-b", f"guest/guest@ssl:{place}")
+        command = [sys.executable, "-m", "qpidd_py.cli.qpidctl", *trusted]
+        with Worker(broker, tmp_path, *trusted) as beside:
+            uri = f"amqps://{place}?cacertfile={authority.file}"
+            value = {"src-uri": "amqp://", "src-queue": "a", "dest-uri": uri, "dest-queue": "b"}
+            programs.run([*command, "set_parameter", "shovel", "s", json.dumps(value)], timeout=TIME, check=True)
+
+            def status() -> str:
+                return str(
+                    programs.run([*command, "shovel_status"], timeout=TIME, capture_output=True, text=True).stdout
+                )
+
+            wait_for(lambda: f"running\t{place}\t{place}" in status(), TIME, lambda: status() + beside.log)
 
 
 def depth(cluster: Users, name: str, queue: str) -> tuple[int, int]:
@@ -307,6 +343,7 @@ def test_a_shovel_that_cannot_run_says_why_and_disturbs_no_other(house: House) -
         other.clear()
     text = house.worker.log + json.dumps(shovels(house.cluster)) + house.cluster.ctl("shovel_status")
     assert "secret" not in text and "wrong" not in text and "ha-password" not in text
+    assert "secret" not in house.cluster.brokers["a"].log
 
 
 def test_what_the_destination_refuses_stays_at_the_source(house: House) -> None:
@@ -317,6 +354,20 @@ def test_what_the_destination_refuses_stays_at_the_source(house: House) -> None:
         house.pika.basic_publish("", house.source, b"%d" % number)
     wait_for(lambda: "Rejected" in house.status["reason"], TIME, lambda: str(house.status))
     assert [house.get()[1] for _ in range(3)] == [b"0", b"1", b"2"]
+
+
+def test_from_and_to_a_rabbitmq(house: House) -> None:
+    with rabbit_cluster() as rabbit:
+        there = f"amqp://guest:guest@127.0.0.1:{rabbit.ports[0]}"
+        back = House((house.cluster, house.worker), f"{house.name}.back")
+        house.set(dest_uri=there)
+        back.set(src_uri=there, src_queue=house.target, dest_queue="home")
+        back.comes(state="running")
+        given = pika.BasicProperties(headers={"a": 1}, message_id="m", delivery_mode=2)
+        house.pika.basic_publish("", house.source, b"there and back", given)
+        assert house.get("home") == (given, b"there and back")
+        back.clear()
+        house.clear()
 
 
 def test_who_may_see_and_set_shovels(house: House) -> None:
