@@ -46,6 +46,9 @@ NUMBERS: Final[Mapping[str, int]] = {"delivery_mode": 2, "priority": 255, "times
 _ADDRESS: Final = re.compile(r"amqps?://[!-~]{0,2000}")
 _LOCAL: Final = re.compile(r"amqp:///?(?:%2f)?", re.IGNORECASE)
 _ADDRESSES_MAX: Final = 20
+_TAG_MAX: Final = 64
+_TAGS_MAX: Final = 20
+_TAG: Final = re.compile(rf"[!-+\--~]{{1,{_TAG_MAX}}}")
 _REASONS: Final[Mapping[str, str]] = {
     "federation-upstream": "federation by upstreams is not here; a shovel from an exchange moves its messages",
     "federation-upstream-set": "federation by upstreams is not here",
@@ -149,6 +152,19 @@ def _short(value: str) -> bool:
     return len(value.encode("utf-8", "surrogatepass")) <= 255
 
 
+def _tag(value: Any) -> str:
+    return "" if _is_tag(value) else f"expected a name of 1 to {_TAG_MAX} characters without commas and blanks"
+
+
+def _tags(value: Any) -> str:
+    good = isinstance(value, list) and 1 <= len(value) <= _TAGS_MAX and all(map(_is_tag, value))
+    return "" if good else f"expected a list of 1 to {_TAGS_MAX} tags"
+
+
+def _is_tag(value: Any) -> bool:
+    return isinstance(value, str) and _TAG.fullmatch(value) is not None
+
+
 def _table(value: Any) -> str:
     return "" if isinstance(value, dict) else "expected an object"
 
@@ -202,6 +218,7 @@ _KEYS: Final[Mapping[str, Callable[[Any], str]]] = {
     "src-exchange": _name,
     "src-exchange-key": _key,
     "src-exchange-queue": _name,
+    "src-exclude-traces": _tags,
     "src-consumer-args": _table,
     "src-prefetch-count": _prefetch,
     "src-delete-after": _after,
@@ -214,6 +231,7 @@ _KEYS: Final[Mapping[str, Callable[[Any], str]]] = {
     "dest-publish-properties": _properties,
     "dest-add-forward-headers": _flag,
     "dest-add-timestamp-header": _flag,
+    "dest-add-trace": _tag,
     "ack-mode": _mode,
     "reconnect-delay": _delay,
 }
@@ -221,6 +239,7 @@ _ONLY_WITH: Final[Mapping[str, str]] = {
     "src-queue-args": "src-queue",
     "src-exchange-key": "src-exchange",
     "src-exchange-queue": "src-exchange",
+    "src-exclude-traces": "src-exchange",
     "dest-queue-args": "dest-queue",
     "dest-exchange-key": "dest-exchange",
 }

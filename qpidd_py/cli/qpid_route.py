@@ -28,7 +28,7 @@ from qpidd_py.cli.target import (
 
 PROGRAM: Final = "qpid-route"
 USAGE: Final = """\
-qpid-route [OPTIONS] route add DEST-BROKER SRC-BROKER EXCHANGE KEY
+qpid-route [OPTIONS] route add DEST-BROKER SRC-BROKER EXCHANGE KEY [TAG] [EXCLUDE-LIST]
 qpid-route [OPTIONS] route del DEST-BROKER SRC-BROKER EXCHANGE KEY
 qpid-route [OPTIONS] queue add DEST-BROKER SRC-BROKER DEST-EXCHANGE SRC-QUEUE
 qpid-route [OPTIONS] queue del DEST-BROKER SRC-BROKER DEST-EXCHANGE SRC-QUEUE
@@ -74,19 +74,28 @@ class Tool:
     def __init__(self, options: Options, ask: Ask) -> None:
         self._options, self._ask = options, ask
 
-    def add(self, kind: str, other: str, exchange: str, key: str) -> None:
+    def add(self, kind: str, other: str, exchange: str, key: str, tag: str = "", excluded: str = "") -> None:
+        """`tag`: of the messages that come this way; those with one of `excluded` do not come."""
         name = self._name(kind, other, exchange, key)
         if any(route["name"] == name for route in self._routes()):
             self._complain(f"there is a route {name.removeprefix(PREFIX)!r}")
             return
         near, far = ("src", "dest") if self._options.src_local else ("dest", "src")
-        value = {f"{near}-uri": "amqp://", f"{far}-uri": list(self._addresses(other)), "dest-exchange": exchange}
+        value: dict[str, Any] = {
+            f"{near}-uri": "amqp://",
+            f"{far}-uri": list(self._addresses(other)),
+            "dest-exchange": exchange,
+        }
         if kind == "queue":
             value["src-queue"] = key
         else:
             value |= {"src-exchange": exchange, "src-exchange-key": key}
             if self._options.durable:
                 value["src-exchange-queue"] = f"bridge_queue_{uuid4()}"
+        if tag:
+            value["dest-add-trace"] = tag
+        if excluded:
+            value["src-exclude-traces"] = excluded.split(",")
         value["ack-mode"] = ON_CONFIRM if self._options.ack else NO_ACK
         if self._options.credit is not None:
             value["src-prefetch-count"] = self._options.credit
@@ -182,9 +191,14 @@ def run(options: Options) -> int:
     """Raises all errors; `main` prints them as one line."""
     words: list[str] = options.words
     match words:
-        case ["route" | "queue" as kind, "add" | "del" as verb, destination, source, exchange, key]:
+        case ["route" | "queue" as kind, "del", destination, source, exchange, key]:
             near, far = (source, destination) if options.src_local else (destination, source)
-            _at(near, options, lambda tool: (tool.add if verb == "add" else tool.delete)(kind, far, exchange, key))
+            _at(near, options, lambda tool: tool.delete(kind, far, exchange, key))
+        case ["route" | "queue" as kind, "add", destination, source, exchange, key, *tags] if len(tags) <= 2 * (
+            kind == "route"
+        ):
+            near, far = (source, destination) if options.src_local else (destination, source)
+            _at(near, options, lambda tool: tool.add(kind, far, exchange, key, *tags))
         case ["route", "list", *rest] | ["list", *rest] if len(rest) <= 1 and rest != ["connections"]:
             _at(_first(rest), options, lambda tool: tool.show(_place(_first(rest))))
         case ["route", "flush", *rest] | ["flush", *rest] if len(rest) <= 1:

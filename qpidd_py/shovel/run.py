@@ -30,6 +30,8 @@ EXPIRES: Final = 7 * 86400 * 1000
 """Milliseconds that a named queue of an exchange is kept without a shovel."""
 SHOVELLED: Final = "x-shovelled"
 STAMP: Final = "x-shovelled-timestamp"
+TRACE: Final = "x-qpid.trace"
+"""Qpid's header of the tags of a message's way, with commas between them."""
 Value = Mapping[str, Any]
 
 
@@ -65,7 +67,7 @@ class Run:
                     consumer = self._value.get("src-consumer-args", {})
                     receiver = await taking.queue_receiver(queue, fetched, self._mode == NO_ACK, arguments=consumer)
                     giving, self._moves = await destination.session(), True
-                    await _all_of(self._forward(receiver, giving, limit), self._settle(taking, limit))
+                    await _all_of(self._forward(receiver, taking, giving, limit), self._settle(taking, limit))
             finally:
                 await self._settle_late(taking)
 
@@ -136,12 +138,18 @@ class Run:
 
     # ---- between them
 
-    async def _forward(self, receiver: aio.Receiver, giving: aio.Session, limit: int | None) -> None:
+    async def _forward(
+        self, receiver: aio.Receiver, taking: aio.Session, giving: aio.Session, limit: int | None
+    ) -> None:
         properties, headers = self._value.get("dest-publish-properties"), self._headers()
+        excluded = frozenset(self._value.get("src-exclude-traces", ()))
         taken = 0
         while limit is None or taken < limit:
             message = await receiver.fetch()
             taken += 1
+            if excluded and not excluded.isdisjoint(_traces(message.properties)):
+                await taking.acknowledge(message, sync=False)
+                continue
             forwarded = Forwarded(message, properties, headers)
             forwarded.subject = self._value.get("dest-queue", self._value.get("dest-exchange-key", message.routing_key))
             await self._sender(giving, message).send(forwarded, sync=False)
@@ -193,7 +201,8 @@ class Run:
     def _headers(self) -> Headers | None:
         """Those that are asked for."""
         forward, stamp = (self._value.get(f"dest-add-{name}") for name in ("forward-headers", "timestamp-header"))
-        if not forward and not stamp:
+        trace = str(self._value.get("dest-add-trace", ""))
+        if not forward and not stamp and not trace:
             return None
         names = ("src-queue", "src-exchange", "src-exchange-key", "dest-queue", "dest-exchange", "dest-exchange-key")
         said = {name: self._value[name] for name in names if name in self._value}
@@ -202,9 +211,20 @@ class Run:
         def added(headers: dict[str, Any]) -> dict[str, Any]:
             former = headers.get(SHOVELLED)
             ways = [way, *(former if isinstance(former, list) else [])]
-            return {**headers, **({SHOVELLED: ways} if forward else {}), **({STAMP: int(time.time())} if stamp else {})}
+            traces = list(dict.fromkeys([*_traces(headers), trace]))
+            return {
+                **headers,
+                **({SHOVELLED: ways} if forward else {}),
+                **({STAMP: int(time.time())} if stamp else {}),
+                **({TRACE: ",".join(traces)} if trace else {}),
+            }
 
         return added
+
+
+def _traces(headers: Mapping[str, Any]) -> list[str]:
+    found = headers.get(TRACE)
+    return [each for each in found.split(",") if each] if isinstance(found, str) else []
 
 
 async def _ensure(connection: aio.Connection, queue: str, arguments: Mapping[str, Any] | None) -> None:

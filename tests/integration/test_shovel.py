@@ -306,6 +306,30 @@ def test_from_exchange_to_exchange(house: House) -> None:
     assert house.get()[1] == b"while it did not run"
 
 
+def test_tags_end_a_circle(house: House) -> None:
+    """Two exchanges with a route to each other."""
+    for name in ("one", "two"):
+        house.pika.exchange_declare(name, "topic", durable=True)
+        house.pika.queue_declare(f"at.{name}")
+        house.pika.queue_bind(f"at.{name}", name, "#")
+    other, found = House((house.cluster, house.worker), f"{house.name}.back"), []
+    for each, (source, target) in ((house, ("one", "two")), (other, ("two", "one"))):
+        ends = {"src_queue": None, "dest_queue": None, "src_exchange": source, "dest_exchange": target}
+        each.set(**ends, src_exchange_key="#", dest_add_trace=f"by-{source}", src_exclude_traces=[f"by-{target}"])
+        each.comes(state="running")
+    house.pika.basic_publish("one", "k", b"from one")
+    house.pika.basic_publish("two", "k", b"from two")
+    for name in ("one", "two"):
+        found += [(name, (house.get(f"at.{name}"))) for _ in range(2)]
+    ways = sorted((name, body, (properties.headers or {}).get("x-qpid.trace")) for name, (properties, body) in found)
+    there = [("one", b"from one", None), ("one", b"from two", "by-two")]
+    assert ways == [*there, ("two", b"from one", "by-one"), ("two", b"from two", None)]
+    house.comes(moved=1, pending=0)
+    other.comes(moved=1, pending=0)
+    assert house.count("at.one") == house.count("at.two") == 0
+    other.clear()
+
+
 @pytest.mark.parametrize("after", ["queue-length", 5])
 def test_it_deletes_itself(house: House, after: Any) -> None:
     house.pika.confirm_delivery()

@@ -65,6 +65,9 @@ def test_queues_pushes_and_options(route: Route, server: SocketBroker) -> None:
     assert route("list", "HERE") == (0, f"ssl:[::1]:5671 {server.address} x (queue) q\n")
     route("-d", "route", "add", "HERE", "far", "x", "k")
     assert values(server)[f"{PREFIX}pull route far:5672 x k"]["src-exchange-queue"].startswith("bridge_queue_")
+    route("route", "add", "HERE", "far", "x", "l", "here", "there,far")
+    traced = values(server)[f"{PREFIX}pull route far:5672 x l"]
+    assert (traced["dest-add-trace"], traced["src-exclude-traces"]) == ("here", ["there", "far"])
     assert "Y" in route("list", "connections", "HERE")[1]
     server.broker.vhost.configuration.settings.put(Key("shovel", "/", "other"), known)
     assert route("route", "flush", "HERE") == (0, "") and list(values(server)) == ["other"]
@@ -75,7 +78,10 @@ WRONG = [
     (("route", "map", "HERE"), "each broker lists its own routes"),
     (("link", "add", "HERE", "far"), "a link is there as long as a route needs it"),
     (("route", "add", "HERE", "far", "x"), "unexpected arguments: route add"),
-    (("route", "add", "HERE", "far", "x", "k", "tag"), "unexpected arguments: route add"),
+    (("route", "add", "HERE", "far", "x", "k", "tag", "a,b", "c"), "unexpected arguments: route add"),
+    (("queue", "add", "HERE", "far", "x", "q", "tag"), "unexpected arguments: queue add"),
+    (("route", "add", "HERE", "far", "x", "k", "a tag"), "dest-add-trace: 'a tag', expected a name"),
+    (("route", "add", "HERE", "far", "x", "k", "tag", "a,,b"), "src-exclude-traces: ['a', '', 'b'], expected a list"),
     ((), "unexpected arguments"),
     (("route", "add", "HERE", "far:x", "x", "k"), "address 'far:x', wanted host[:port]"),
     (("route", "add", "HERE", "far,", "x", "k"), "address '', wanted host[:port]"),
