@@ -85,8 +85,13 @@ def check_parameter(kind: str, value: Mapping[str, Any]) -> None:
 
 def addresses(value: Any) -> list[str]:
     """Of `src-uri` or `dest-uri`; none: the cluster of the broker itself."""
-    found = [value] if isinstance(value, str) else list(value)
-    return [] if len(found) == 1 and _LOCAL.fullmatch(found[0]) else found
+    return [] if is_local(value) else [value] if isinstance(value, str) else list(value)
+
+
+def is_local(value: Any) -> bool:
+    """That of the cluster of the broker itself; False for what is no address, too."""
+    single = value[0] if isinstance(value, list) and len(value) == 1 else value
+    return isinstance(single, str) and _LOCAL.fullmatch(single) is not None
 
 
 def _check_together(value: Mapping[str, Any]) -> None:
@@ -105,7 +110,7 @@ def _check_together(value: Mapping[str, Any]) -> None:
         raise ValueError("src-delete-after is of no use without src-queue")
     if after != NEVER and value.get("ack-mode") == NO_ACK:
         raise ValueError("src-delete-after cannot be had with ack-mode no-ack: more would be taken than is moved")
-    if not addresses(value["src-uri"]) and not addresses(value["dest-uri"]):
+    if is_local(value["src-uri"]) and is_local(value["dest-uri"]):
         _check_within(value)
 
 

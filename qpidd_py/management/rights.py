@@ -9,6 +9,7 @@
 | `session.close` | to be its user, or to administer |
 | `user.self` | nothing |
 | `policy.*`, `parameter.*` | the tag policymaker or administrator; operator policies: administrator |
+| `parameter.set` | besides: to read and write what a shovel reads and writes in this cluster |
 | `user.*`, `permission.*`, `topic.*`, `limit.*` | to administer |
 | other requests `ha.*` | the tag administrator; the HA module asks for more |
 
@@ -17,9 +18,11 @@ all users administer that may do everything.  Who may do everything has all tags
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from qpidd_py.broker.client_connection import ClientConnection
+from qpidd_py.broker.parameters import is_local
+from qpidd_py.broker.permissions import DEFAULT
 from qpidd_py.management.request import Forbidden, Json
 from qpidd_py.security.entries import ADMINISTRATOR, CONFIGURE, MONITORING, POLICYMAKER, READ, WRITE
 
@@ -43,6 +46,8 @@ def check_request(asker: Asker, method: str, arguments: Json) -> None:
         return
     if method.startswith(("policy.", "parameter.")):
         _check_policies(asker, method, arguments)
+        if method == "parameter.set":
+            _check_shovel(asker, arguments.get("value"))
         return
     needs = _NEEDS.get(method, {})
     for name, permission in needs.items():
@@ -58,6 +63,20 @@ def _check_policies(asker: ClientConnection, method: str, arguments: Json) -> No
     wanted = (ADMINISTRATOR,) if arguments.get("operator") else (ADMINISTRATOR, POLICYMAKER)
     if not any(asker.client.access.has(tag) for tag in wanted):
         raise Forbidden(f"{method}: user {_name(asker)!r} has no tag {' or '.join(reversed(wanted))}")
+
+
+def _check_shovel(asker: ClientConnection, value: Any) -> None:
+    """`qpid-shovel` may do more than who asks.  Of other brokers a shovel has a login of its own."""
+    if not isinstance(value, dict):
+        return
+    ends = {uri: names for uri, names in _ENDS.items() if is_local(value.get(uri))}
+    for name, (permission, wanted) in (each for names in ends.values() for each in names.items() if each[0] in value):
+        what = wanted or value[name]
+        if isinstance(what, str) and not asker.client.access.may(permission, what):
+            text = f"{permission} access to {name} {value[name]!r:.80}"
+            raise Forbidden(f"parameter.set: {text} refused for user {_name(asker)!r}")
+    if "dest-uri" in ends and not value.keys() & ends["dest-uri"].keys():
+        raise Forbidden(f"parameter.set: user {_name(asker)!r} may not write all exchanges: name one, or a queue")
 
 
 def who(asker: Asker) -> Json:
@@ -93,6 +112,11 @@ _SHOWN: Final = frozenset(
         "ha.query",
     )
 )
+_ENDS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
+    "src-uri": {"src-queue": (READ, ""), "src-exchange": (READ, ""), "src-exchange-queue": (READ, "")},
+    "dest-uri": {"dest-queue": (WRITE, DEFAULT), "dest-exchange": (WRITE, "")},
+}
+"""Of a shovel: what it needs, and of which name, if it is not the value."""
 _NEEDS: Final[Mapping[str, Mapping[str, str]]] = {
     "queue.peek": {"queue": READ},
     "queue.purge": {"queue": READ},

@@ -405,6 +405,21 @@ def test_who_may_see_and_set_shovels(house: House) -> None:
     assert ctl("shovel_status", login="anna/x").startswith("name\tstate")
     ctl("set_user_tags", "anna", "policymaker")
     ctl("set_parameter", "shovel", house.name, value, login="anna/x")
+    ctl("set_permissions", "anna", "", "^(mine|amq.default)$", "^mine$")
+    words = ("set_parameter", "shovel", "t")
+    for keys, text in (
+        ({"src-queue": "a"}, "read access to src-queue 'a' refused for user 'anna'"),
+        ({"src-queue": None, "src-exchange": "x"}, "read access to src-exchange 'x' refused"),
+        (
+            {"src-uri": "amqp://h", "dest-uri": "amqp:///%2f", "dest-queue": None, "dest-exchange": "x"},
+            "write access to",
+        ),
+        ({"src-uri": "amqp://h", "dest-uri": ["amqp://"], "dest-queue": None}, "may not write all exchanges"),
+    ):
+        asked = {name: each for name, each in {**json.loads(value), **keys}.items() if each is not None}
+        assert text in ctl(*words, json.dumps(asked), login="anna/x", code=1)
+    ctl(*words, json.dumps({**json.loads(value), "src-queue": "mine"}), login="anna/x")
+    ctl("clear_parameter", "shovel", "t", login="anna/x")
     assert "secret" in ctl("list_parameters", login="anna/x")
     target = Target("127.0.0.1", house.cluster.brokers["a"].port, Login("anna", "x", ""))
     with ManagementSocket(target, Deadline(TIME)) as anna, pytest.raises(RequestRefused, match="no tag administrator"):
