@@ -14,6 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 Json = Mapping[str, Any]
 
 STATES: Final = ("standalone", "joining", "catchup", "ready", "recovering", "active")
+SHOVEL_STATES: Final = ("starting", "running", "terminated")
 _QUEUE_GAUGES: Final = {
     "rabbitmq_queue_messages_ready": ("Messages ready to be delivered", "ready"),
     "rabbitmq_queue_messages_unacked": ("Messages delivered and not acknowledged yet", "unacked"),
@@ -81,6 +82,14 @@ def _each(name: str, text: str, queues: Iterable[Json], field: str) -> Metric:
     for queue in queues:
         family.add_metric(["/", str(queue["name"])], queue[field])
     return family
+
+
+def of_shovels(shovels: Sequence[Json]) -> Iterator[Metric]:
+    """From `shovel.list` of a primary."""
+    count = GaugeMetricFamily("qpidd_shovels", "Shovels by their state", labels=["state"])
+    for name in SHOVEL_STATES:
+        count.add_metric([name], sum(shovel["state"] == name for shovel in shovels))
+    yield count
 
 
 def of_cluster(query: Json) -> Iterator[Metric]:

@@ -85,7 +85,8 @@ class Scrape:
             info, sums = broker.request("broker.info"), broker.request("queue.totals")
             wanted = {"limit": self._queues, "sort": "messages", "reverse": True}
             longest = broker.request("queue.page", wanted)["queues"] if self._queues else []
-            found = [*views.of_broker(info), *views.of_queues(sums, longest)]
+            shovels = [] if info["backup"] else views.of_shovels(broker.request("shovel.list"))
+            found = [*views.of_broker(info), *views.of_queues(sums, longest), *shovels]
             try:
                 query = broker.request("ha.query") if info["ha"] else None
             except RequestRefused:  # a broker outside a cluster that follows single queues

@@ -10,9 +10,11 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from ha.model.status import State
+from qpidd_py.broker.settings import Key
 from qpidd_py.cli import metric_views
 from qpidd_py.cli.qpid_metrics import Scrape, main, make_parser
 from qpidd_py.cli.target import target_of
+from qpidd_py.management.parameters import STATES
 from tests.support.socket_broker import SocketBroker
 from tests.support.system import needs
 from tests.unit.ha.world import World
@@ -130,7 +132,15 @@ def test_what_a_real_primary_says_is_understood():
 
 def test_a_backup_does_not_know_what_is_safe(server, scrape):
     server.broker.passive = True
-    assert ("qpidd_unsafe_operations",) not in scrape()
+    assert not {("qpidd_unsafe_operations",), ("qpidd_shovels", "running")} & scrape().keys()
+
+
+def test_shovels_are_counted_by_their_state(server, scrape):
+    value = {"src-uri": "amqp://", "src-queue": "a", "dest-uri": "amqp://h"}
+    server.broker.vhost.configuration.settings.put(Key("shovel", "/", "s"), value)
+    found = scrape()
+    assert metric_views.SHOVEL_STATES == STATES
+    assert [found["qpidd_shovels", state] for state in STATES] == [0, 0, 1], "no qpid-shovel reports"
 
 
 def test_states_are_those_of_brokers():
@@ -179,7 +189,7 @@ def test_rules_and_page_name_only_metrics_that_there_are(server, scrape):
     declared(server, "q")
     there = {name for name, *_ in scrape("--queues", "1")}
     rules = yaml.safe_load(RULES.read_text())["groups"][0]["rules"]
-    assert all(set(re.findall(r"qpidd_\w+", rule["expr"])) <= there for rule in rules) and len(rules) == 9
+    assert all(set(re.findall(r"qpidd_\w+", rule["expr"])) <= there for rule in rules) and len(rules) == 10
     drawn = {name for expr in drawn_by_the_dashboard() for name in re.findall(r"(?:qpidd|rabbitmq)_\w+", expr)}
     assert drawn <= there and len(drawn) > 15
     page = set(re.findall(r"`((?:qpidd|rabbitmq)_\w+?)(?:\{\w+\})?`", PAGE.read_text()))
