@@ -74,7 +74,7 @@ class StandaloneHooks(Standalone):
     def admit(self, connection: ClientConnection, properties: Mapping[str, Any]) -> Refusal | None:
         if REPLICA in properties and self._replication is None:
             return Refusal(ReplyCode.ACCESS_REFUSED, "ACCESS_REFUSED - ha-queue-replication is off here")
-        if REPLICA in properties and not connection.client.access.everything:
+        if REPLICA in properties and not connection.client.everything:
             return limited_link(properties, connection.user)
         return None
 
@@ -138,6 +138,10 @@ class HaPlugin:
             f"option ha-brokers-url: found {','.join(map(str, options.ha_brokers_url))}, expected an address with port "
             f"{settings[NetworkSettings].port}, where this broker listens, or ha-address"
         ]
+
+    def links_as(self, settings: Settings) -> str:
+        options: HaSettings = settings[HaSettings]
+        return login_of(options).user if options.ha_cluster else ""
 
     def reading(self, host: Reading) -> Request:
         """What answers while the journal is read."""

@@ -34,7 +34,7 @@ from qpidd_py.config import (
 from qpidd_py.errors import ConfigError
 from qpidd_py.logrules import rules, set_up
 from qpidd_py.options import Settings, load
-from qpidd_py.plugins import Plugin, load_plugins
+from qpidd_py.plugins import Plugin, linking_users, load_plugins
 from qpidd_py.process import (
     PidFile,
     Readiness,
@@ -140,6 +140,7 @@ def _log_settings(settings: Settings) -> LogSettings:
 
 def _check_config(settings: Settings, plugins: Sequence[Plugin]) -> int:
     """Opens no port and writes nothing.  Raises ConfigError for what a start refuses."""
+    from qpidd_py.acl_file import AclFile
     from qpidd_py.security.users import read_users
     from qpidd_py.server.tls import context
 
@@ -147,6 +148,7 @@ def _check_config(settings: Settings, plugins: Sequence[Plugin]) -> int:
     data_dir = data_directory(settings[DataSettings])
     context(settings[SecuritySettings])
     read_users(settings[SecuritySettings].user_file)
+    AclFile(settings, linking_users(plugins, settings))
     found = [warning for plugin in plugins for warning in plugin.check(settings, data_dir)]
     for text in (*settings.warnings, *found):
         print(f"qpidd: {text}", file=sys.stderr)

@@ -149,6 +149,7 @@ class SecuritySettings:
     auth: bool = option(boolean, True, "check names and passwords")
     user_file: Path | None = option(path, None, "YAML file of `name: hash`; default guest/guest, on this machine only")
     anonymous_user: str = option(text, "", "user of clients that log in with ANONYMOUS; default none may")
+    acl_file: Path | None = option(path, None, "ACL file, as Qpid's: who may do what; default everything", live=True)
     require_encryption: bool = option(boolean, False, "take clients on the TLS port only")
     ssl_port: int = option(port_number, 5671, "TLS port; used when a certificate is given")
     ssl_cert: Path | None = option(path, None, "PEM file with our certificate and what leads up to its root")

@@ -91,6 +91,10 @@ class Plugin(Protocol):
         """Before anything is touched: returns what is suspicious.  Raises ConfigError for what is refused."""
         ...
 
+    def links_as(self, settings: Settings) -> str:
+        """The user as which other brokers log in here; empty: none do."""
+        ...
+
     def reading(self, host: Reading) -> Request | None:
         """A journal is going to be read: returns what answers requests until then, in another thread.  It may know of
         nothing but `host`.  Raises ConfigError."""
@@ -106,6 +110,10 @@ class Plugin(Protocol):
         ...
 
     def stop(self, reason: str) -> None: ...
+
+
+def linking_users(plugins: Iterable[Plugin], settings: Settings) -> list[str]:
+    return list(filter(None, (plugin.links_as(settings) for plugin in plugins)))
 
 
 def load_plugins(found: Iterable[EntryPoint] | None = None) -> list[Plugin]:

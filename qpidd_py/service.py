@@ -13,7 +13,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from qpidd_py.acl_file import AclFile
 from qpidd_py.assembly import follow_users, make_broker, retune, watch_memory
+from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.memory import ReserveWatch
 from qpidd_py.broker.state_dump import state_dump
 from qpidd_py.config import BrokerSettings, DataSettings, LinkSettings, NetworkSettings, SecuritySettings, is_loopback
@@ -25,7 +27,7 @@ from qpidd_py.journal_reading import STOPS, JournalReading
 from qpidd_py.logrules import log_notice
 from qpidd_py.management import amqp_door
 from qpidd_py.options import Settings
-from qpidd_py.plugins import Plugin, PluginHost, Reading, Request
+from qpidd_py.plugins import Plugin, PluginHost, Reading, Request, linking_users
 from qpidd_py.reload import Check, reload
 from qpidd_py.security.users import read_users
 from qpidd_py.security.verifier import Verifier
@@ -82,6 +84,9 @@ class Service:
         self._broker = make_broker(settings, str(self._addresses[0]), version)
         self._broker.known_hosts = network.known_hosts_url
         follow_users(self._broker, self._users, security)
+        self._acl = AclFile(settings, linking_users(plugins, settings))
+        self._acl.bring(self._broker)
+        self._on_reload.append(self._acl.follow(self._broker))
         self._reactor = Reactor(self._broker.engine)
         self._reserve = ReserveWatch(self._broker, hold_reserve, reserve_uses)
         files = settings[DataSettings]
@@ -123,8 +128,14 @@ class Service:
             self._users if settings[SecuritySettings].auth else None,
             self._environment,
         )
+
+        def make() -> Broker:
+            broker = make_broker(settings, address, self._version)
+            broker.use_acl(self._acl.rules)
+            return broker
+
         return Doorman(
-            lambda: make_broker(settings, address, self._version),
+            make,
             ports,
             store.progress,
             lambda *request: any(answer(*request) for answer in answers),

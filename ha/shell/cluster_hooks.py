@@ -45,7 +45,7 @@ class ClusterHooks:
         self.failover: FailoverUpdates | None = None
 
     def admit(self, connection: ClientConnection, properties: Mapping[str, Any]) -> Refusal | None:
-        return admit(self._node, properties, connection.user, not connection.client.access.everything)
+        return admit(self._node, properties, connection.user, not connection.client.everything)
 
     def opened(self, connection: ClientConnection) -> bool:
         if BACKUP not in connection.client.properties:

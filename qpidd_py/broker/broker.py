@@ -4,6 +4,7 @@ import logging
 import platform
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from qpidd_py.amqp.constants import HEARTBEAT
@@ -24,6 +25,8 @@ from qpidd_py.core.routes import Mark
 from qpidd_py.errors import ReplyCode
 from qpidd_py.logrules import Floods
 from qpidd_py.security import entries
+from qpidd_py.security.acl.in_force import Acl
+from qpidd_py.security.acl.rule_set import CONNECTIONS, QUEUES, RuleSet
 from qpidd_py.security.entries import USER
 from qpidd_py.security.rights import Rights
 
@@ -80,6 +83,10 @@ class Broker:
         self.timeouts = ConsumerTimeouts(self.engine)
         self.engine.on_config = self.vhost.configuration.apply
         self.rights = Rights(self.vhost.configuration.settings)
+        self._limits = limits
+        self.acl = Acl()
+        self.reload_acl: Callable[[], None] | None = None
+        """Reads the ACL file again; raises ConfigError.  None: there is no file."""
         self.vhost.configuration.settings.watchers.append(self._setting_changed)
         self.connections: set[ClientConnection] = set()
         self.visits: Deadlines[ClientConnection] = Deadlines()  # when to look at its heartbeat or time limit
@@ -106,7 +113,24 @@ class Broker:
     def retune(self, limits: Limits, heartbeat: int) -> None:
         """For clients and queues to come."""
         self.heartbeat = heartbeat
-        self.vhost.limits = self.connection_count.limits = limits
+        self._limits = limits
+        self._limit()
+
+    def _limit(self) -> None:
+        """Quotas of the ACL are there instead of the limits of users."""
+        limits, acl = self._limits, self.acl
+        acl.otherwise = {CONNECTIONS: limits.connections_per_user, QUEUES: limits.queues_per_user}
+        self.vhost.limits = self.connection_count.limits = replace(
+            limits,
+            connections_per_user=0 if acl.counts(CONNECTIONS) else limits.connections_per_user,
+            queues_per_user=0 if acl.counts(QUEUES) else limits.queues_per_user,
+        )
+
+    def use_acl(self, rules: RuleSet | None) -> None:
+        """These rules are in force from each client's next frame on."""
+        self.acl.use(rules, self.clocks()[0])
+        self._limit()
+        self.users_changed()
 
     def time_consumers(self, seconds: float) -> None:
         """How long a client may keep a delivery, of queues that do not say it; 0 = no limit."""

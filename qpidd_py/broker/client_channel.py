@@ -19,8 +19,8 @@ from qpidd_py.amqp.handshake import Handshake
 from qpidd_py.broker.access import check_consumable, check_free, refuse
 from qpidd_py.broker.addressing import REPLY_TO
 from qpidd_py.broker.arguments import CONSUMER_PRIORITY, FENCING_TOKEN, check_consumer_arguments
+from qpidd_py.broker.judging import Judge
 from qpidd_py.broker.limits import ConnectionCount, Counted
-from qpidd_py.broker.permissions import Need
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.broker.routing import MANAGEMENT
 from qpidd_py.broker.vhost import VHost
@@ -69,6 +69,7 @@ class Owner(Counted, Protocol):
 
     core: Connection
     handshake: Handshake
+    judge: Judge
     number: int
 
     @property
@@ -85,8 +86,6 @@ class Owner(Counted, Protocol):
     def failed(self, channel: int, code: int, text: str, class_id: int, method_id: int) -> None: ...
 
     def failing_late(self) -> AbstractContextManager[None]: ...
-
-    def judge(self, need: Need) -> None: ...
 
     def publishes(self) -> None: ...
 

@@ -31,13 +31,15 @@ from qpidd_py.amqp.codec import decode_method, decode_properties, encode_method,
 from qpidd_py.amqp.constants import PROTOCOL_HEADER
 from qpidd_py.amqp.handshake import Handshake
 from qpidd_py.amqp.sasl import EXTERNAL
-from qpidd_py.broker.addressing import REPLY_TO, with_reply_to
+from qpidd_py.broker.acl_rights import AclRights
+from qpidd_py.broker.addressing import REPLY_TO, copies, with_reply_to
 from qpidd_py.broker.channels import Channels
 from qpidd_py.broker.client_channel import ClientChannel
 from qpidd_py.broker.events import TEXT
+from qpidd_py.broker.judging import Judge, log_refusal
 from qpidd_py.broker.limits import Client
 from qpidd_py.broker.opening import Opening, misplaced, tells_refusals
-from qpidd_py.broker.permissions import Need, judge
+from qpidd_py.broker.permissions import Permissions
 from qpidd_py.broker.ports import Host, LinkHandler, SocketPort
 from qpidd_py.broker.silence import Clock
 from qpidd_py.broker.texts import cut, reply_text
@@ -45,7 +47,7 @@ from qpidd_py.core.connection import Connection
 from qpidd_py.core.routes import Route
 from qpidd_py.errors import AmqpError, ConnectionException, InvariantError, ReplyCode
 from qpidd_py.logrules import NOTICE
-from qpidd_py.security.entries import HOST, WRITE
+from qpidd_py.security.entries import HOST
 from qpidd_py.security.refusals import shown
 
 log = logging.getLogger(__name__)
@@ -83,6 +85,8 @@ class ClientConnection:
         self.handshake.anonymous = broker.anonymous
         self.handshake.scram = broker.scram()
         self.client = Client(self.handshake, broker.couriers)
+        self.judge = Judge("", peer, broker.coming_and_going)
+        self.acl: AclRights  # from connection.open on
         self.core = Connection(broker.engine, self)
         self.core.frame_max = HANDSHAKE_FRAME
         self.opening = Opening()
@@ -170,15 +174,14 @@ class ClientConnection:
         """Asked for a publish of a client that may not do everything, unless it repeats the last one.  Raises 403."""
         name = exchange.decode("utf-8", "replace")
         if name not in self.broker.vhost.routing.internal_exchanges:
-            self.judge(Need(WRITE, "exchange", name, routing_key.decode("utf-8", "surrogateescape")))
-
-    def judge(self, need: Need) -> None:
-        """Raises 403 for what the user may not do."""
-        judge(self.client.access, need, self.broker.vhost.exchanges, self.peer, self.broker.coming_and_going)
+            self.judge.publish(name, routing_key.decode("utf-8", "surrogateescape"))
 
     def addressed(self, channel: int, exchange: bytes, routing_key: bytes, header: bytes) -> tuple[Route, bytes]:
         """The route of a message whose header has copies or asks for a direct reply, and the header to store.  Raises
-        406."""
+        406, and 403 for a copy that the client may not publish."""
+        if self.core.guarded:
+            for key in copies(header)[0]:
+                self.permit(exchange, key)
         if decode_properties(header).get("reply_to") == REPLY_TO:
             header = with_reply_to(header, self.channels[channel].reply_address())
         return self.broker.vhost.routing.addressed(exchange, routing_key, header)
@@ -251,7 +254,7 @@ class ClientConnection:
 
     def _open(self, command: Frame) -> None:
         hooks = self.broker.hooks
-        self.client.access = self.broker.rights.access(self.user, HOST, self.handshake.mechanism == EXTERNAL)
+        self._identify(command)
         refusal = hooks.admit(self, self.client.properties) if hooks is not None else None
         if refusal is not None:
             raise ConnectionException(refusal.code, refusal.text, *ids(command))
@@ -270,8 +273,20 @@ class ClientConnection:
         if hooks is not None and hooks.opened(self):
             self.state = State.LINK
 
+    def _identify(self, command: Frame) -> None:
+        """Its rights are those of its user.  Raises ConnectionException if it may not connect from where it is."""
+        broker, lines = self.broker, self.broker.coming_and_going
+        self.client.access = access = broker.rights.access(self.user, HOST, self.handshake.mechanism == EXTERNAL)
+        self.acl = AclRights(broker.acl, self.user, self.peer, lines)
+        self.client.acl = self.acl.access
+        self.judge = Judge(self.user, self.peer, lines, (Permissions(access, broker.vhost.exchanges), self.acl))
+        refused = self.acl.enters(broker.connection_count.of_user(self.user) if self.client.limited else None)
+        if refused is not None:
+            log_refusal(lines, self.user, self.peer, refused, ReplyCode.NOT_ALLOWED)
+            raise ConnectionException(ReplyCode.NOT_ALLOWED, refused.text, *ids(command))
+
     def rights_changed(self) -> None:
-        self.core.guarded = not self.client.access.everything
+        self.core.guarded = not self.judge.publishes
 
     def _log_opened(self) -> None:
         """Administrators and links at a lower level: managers ask every second, and HA reports links."""

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 from qpidd_py.amqp.handshake import Handshake
 from qpidd_py.broker.quotas import Quotas
 from qpidd_py.errors import ChannelException, ConnectionException, ReplyCode
+from qpidd_py.security.acl.in_force import AclAccess
 from qpidd_py.security.entries import ADMINISTRATOR, HOST
 from qpidd_py.security.rights import Access
 
@@ -43,6 +44,7 @@ class Client:
 
     def __init__(self, handshake: Handshake, couriers: Collection[str]) -> None:
         self.access = Access("", HOST)
+        self.acl = AclAccess()
         self._handshake = handshake
         self._couriers = couriers
 
@@ -71,7 +73,14 @@ class Client:
         user."""
         if self.courier:
             return True
-        return not self._couriers if self.access.everything else self.access.has(ADMINISTRATOR)
+        if self.access.everything:
+            return not self._couriers and self.acl.everything
+        return self.access.has(ADMINISTRATOR)
+
+    @property
+    def everything(self) -> bool:
+        """Nothing is refused to it, by no system of rights."""
+        return self.access.everything and self.acl.everything
 
     @property
     def limited(self) -> bool:
@@ -135,6 +144,10 @@ class ConnectionCount:
         self._all += step
         _count(self._by_user, connection.user, step)
         _count(self._by_host, host_of(connection.peer), step)
+
+    def of_user(self, user: str) -> int:
+        """Open connections, with administrative ones."""
+        return self._of_user[user]
 
     @property
     def channels(self) -> int:

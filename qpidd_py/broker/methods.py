@@ -9,7 +9,6 @@ from pamqp.commands import Basic, Channel, Confirm, Exchange, Queue, Tx
 from qpidd_py.amqp.codec import ids
 from qpidd_py.broker import topology
 from qpidd_py.broker.client_channel import ClientChannel
-from qpidd_py.broker.permissions import needs
 from qpidd_py.errors import ConnectionException, ReplyCode
 
 HANDLERS: Final[Mapping[type[Frame], Callable[[ClientChannel, Any], None]]] = {
@@ -43,7 +42,6 @@ def handle(channel: ClientChannel, command: Frame) -> None:
     handler = HANDLERS.get(type(command))
     if handler is None:
         raise ConnectionException(ReplyCode.COMMAND_INVALID, f"{command.name} on a channel", *ids(command))
-    if not channel.connection.client.access.everything:
-        for need in needs(channel, command):
-            channel.connection.judge(need)
+    if not channel.connection.judge.silent:
+        channel.connection.judge.method(channel, command)
     handler(channel, command)

@@ -1,4 +1,4 @@
-"""Which permission which method needs: RabbitMQ's table, the one place where a client's rights are judged.     Pure.
+"""Which permission which method needs: RabbitMQ's table, as a system of rights (`judging`).                     Pure.
 
     exchange.declare    configure the exchange; a new one with an alternate exchange: read it, write that
     exchange.delete     configure the exchange
@@ -15,29 +15,20 @@ Nothing is needed for a passive declaration, nor for requests to the broker itse
 routing key to fit the user's pattern for reading there, a publish the one for writing.
 """
 
-import logging
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from pamqp.base import Frame
 from pamqp.commands import Basic, Queue
 from pamqp.commands import Exchange as ExchangeClass
 
-from qpidd_py.broker.access import refuse
 from qpidd_py.broker.addressing import REPLY_TO
 from qpidd_py.broker.exchange import Exchange
+from qpidd_py.broker.judging import DEFAULT, GENERATED, TOPIC, Channel, Refused, named_queue
 from qpidd_py.broker.routing import MANAGEMENT
-from qpidd_py.broker.vhost import VHost
-from qpidd_py.errors import ReplyCode
-from qpidd_py.logrules import Floods
 from qpidd_py.security.entries import CONFIGURE, READ, WRITE
 from qpidd_py.security.refusals import shown
 from qpidd_py.security.rights import Access
-
-TOPIC: Final = "topic"
-DEFAULT: Final = "amq.default"
-GENERATED: Final = f"amq.gen-{'0' * 32}"
-"""Stands for a name that the broker chooses."""
 
 
 class Need(NamedTuple):
@@ -48,11 +39,37 @@ class Need(NamedTuple):
     """The routing key of a binding or publish, which matters if the exchange is one of topics."""
 
 
-class Channel(Protocol):
-    """What is asked of the channel."""
+class Permissions:
+    """Of one client; see `System`."""
 
-    last_queue: str
-    vhost: VHost
+    def __init__(self, access: Access, exchanges: Mapping[str, Exchange]) -> None:
+        """`exchanges`: those that there are."""
+        self._access = access
+        self._exchanges = exchanges
+
+    @property
+    def silent(self) -> bool:
+        return self._access.everything
+
+    @property
+    def publishes(self) -> bool:
+        return self._access.everything
+
+    def method(self, channel: Channel, command: Frame) -> Refused | None:
+        if self._access.everything:
+            return None
+        return next(filter(None, map(self._refused, needs(channel, command))), None)
+
+    def publish(self, exchange: str, key: str) -> Refused | None:
+        return None if self._access.everything else self._refused(Need(WRITE, "exchange", exchange, key))
+
+    def _refused(self, need: Need) -> Refused | None:
+        text = lacking(self._access, need, self._exchanges)
+        if not text:
+            return None
+        name = shown(need.name) if need.topic is None else f"{shown(need.name)}, topic {shown(need.topic)}"
+        pattern = shown(self._access.pattern(need.permission))
+        return Refused(text, f"{need.permission} {need.kind} {name}", f"pattern {pattern}")
 
 
 def needs(channel: Channel, command: Frame) -> Iterator[Need]:
@@ -75,21 +92,6 @@ def lacking(access: Access, need: Need, exchanges: Mapping[str, Exchange]) -> st
     return ""
 
 
-def judge(access: Access, need: Need, exchanges: Mapping[str, Exchange], peer: str, lines: Floods) -> None:
-    """Raises 403 for what the user may not do, which is logged."""
-    text = lacking(access, need, exchanges)
-    if text:
-        name = shown(need.name) if need.topic is None else f"{shown(need.name)}, topic {shown(need.topic)}"
-        pattern = shown(access.pattern(need.permission))
-        refused = "%s from %s has no permission to %s %s %s (pattern %s): 403"
-        lines.write(logging.WARNING, refused, shown(access.user), peer, need.permission, need.kind, name, pattern)
-        raise refuse(ReplyCode.ACCESS_REFUSED, text)
-
-
-def _queue(channel: Channel, command: Any) -> str:
-    return command.queue or channel.last_queue
-
-
 def _queue_declare(channel: Channel, command: Any) -> Iterator[Need]:
     if command.passive or (command.queue or "").startswith(REPLY_TO):
         return
@@ -108,19 +110,19 @@ def _onward(kind: str, name: str, arguments: Mapping[str, Any], *wanted: str) ->
 
 
 def _queue_bind(channel: Channel, command: Any) -> Iterator[Need]:
-    yield Need(WRITE, "queue", _queue(channel, command))
+    yield Need(WRITE, "queue", named_queue(channel, command))
     key = command.routing_key if command.queue or command.routing_key else channel.last_queue
     yield Need(READ, "exchange", command.exchange, key)
 
 
 def _queue_read(channel: Channel, command: Any) -> Iterator[Need]:
-    name = _queue(channel, command)
+    name = named_queue(channel, command)
     if name not in (MANAGEMENT, REPLY_TO):
         yield Need(READ, "queue", name)
 
 
 def _queue_delete(channel: Channel, command: Any) -> Iterator[Need]:
-    yield Need(CONFIGURE, "queue", _queue(channel, command))
+    yield Need(CONFIGURE, "queue", named_queue(channel, command))
 
 
 def _exchange_declare(channel: Channel, command: Any) -> Iterator[Need]:

@@ -8,6 +8,7 @@ from qpidd_py.broker import client_channel, opening
 from qpidd_py.broker.events import Events
 from qpidd_py.core.engine import Engine
 from qpidd_py.logrules import Floods
+from qpidd_py.security.acl.in_force import Acl
 from qpidd_py.security.rights import Rights
 
 Taken = TypeVar("Taken", contravariant=True)
@@ -54,6 +55,7 @@ class Admission(Protocol[Taken]):
 class Host(client_channel.Host, opening.Host, Protocol[Taken]):
     """What a connection uses of the broker, which `Broker` is."""
 
+    acl: Acl
     anonymous: str
     coming_and_going: Floods
     couriers: set[str]

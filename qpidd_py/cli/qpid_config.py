@@ -36,7 +36,8 @@ qpid-config [OPTIONS] del exchange NAME
 qpid-config [OPTIONS] del queue NAME [--force | --force-if-not-empty | --force-if-used]
 qpid-config [OPTIONS] del connection NUMBER [--reason TEXT]
 qpid-config [OPTIONS] bind EXCHANGE QUEUE [KEY] [all|any NAME=VALUE...]
-qpid-config [OPTIONS] unbind EXCHANGE QUEUE [KEY] [all|any NAME=VALUE...]"""
+qpid-config [OPTIONS] unbind EXCHANGE QUEUE [KEY] [all|any NAME=VALUE...]
+qpid-config [OPTIONS] reload-acl"""
 
 
 def make_parser() -> Parser:
@@ -113,6 +114,8 @@ class Tool:
                 return self._close(number)
             case ["bind" | "unbind" as what, exchange, queue, *rest]:
                 return self._bind(what, exchange, queue, rest)
+            case ["reload-acl"]:
+                return self._reload_acl()
         raise UsageError(f"unexpected arguments: {' '.join(words)}; see --help")
 
     # ---- listings
@@ -234,6 +237,13 @@ class Tool:
         with ManagementSocket(self._target, self._deadline) as broker:
             closed = broker.request("session.close", arguments)
         print_json(closed) if self._options.json else print(f"connection {number} from {closed['closed']} is closed")
+        return 0
+
+    def _reload_acl(self) -> int:
+        """Of the one broker that is asked."""
+        with ManagementSocket(self._target, self._deadline) as broker:
+            found = broker.request("acl.reload")
+        print_json(found) if self._options.json else print(f"{found['file']}: {found['rules']} rules are in force")
         return 0
 
     def _bind(self, what: str, exchange: str, queue: str, rest: list[str]) -> int:

@@ -30,7 +30,11 @@ qpid-stat [OPTIONS] -c [SUBSTRING]     connections
 qpid-stat [OPTIONS] -e [SUBSTRING]     exchanges
 qpid-stat [OPTIONS] -q [SUBSTRING]     queues
 qpid-stat [OPTIONS] -u [SUBSTRING]     subscriptions
-qpid-stat [OPTIONS] -m                 memory"""
+qpid-stat [OPTIONS] -m                 memory
+qpid-stat [OPTIONS] --acl              the ACL file"""
+
+SCREENS: Final = {"general": stat_views.general, "memory": stat_views.memory, "acl": stat_views.acl}
+"""Those that are no tables."""
 
 
 def make_parser() -> Parser:
@@ -44,8 +48,9 @@ def make_parser() -> Parser:
         ("-q", "queues", "its queues"),
         ("-u", "subscriptions", "its consumers"),
         ("-m", "memory", "its memory, and what is in the page file"),
+        ("", "acl", "the ACL file in force, its quotas, and how much it has refused"),
     ):
-        add(short, f"--{name}", dest="what", action="store_const", const=name, help=text)
+        add(*filter(None, (short, f"--{name}")), dest="what", action="store_const", const=name, help=text)
     add = parser.add_argument_group("options").add_argument
     add("-S", "--sort-by", metavar="COLUMN", help="order by this column, the greatest first")
     add("-I", "--increasing", action="store_true", help="with -S: the least first")
@@ -94,7 +99,7 @@ class Tool:
 
     def _look(self, view: View | None) -> None:
         if view is None:
-            self._broker(self._ask("broker.info"))
+            self._broker(self._ask("acl.show" if self._options.what == "acl" else "broker.info"))
         else:
             before, since = self._before, self._looked
             items, self._looked = self._ask(view.method), time.monotonic()
@@ -109,7 +114,7 @@ class Tool:
         if self._options.json:
             print_json(info)
             return
-        show = stat_views.memory if self._options.what == "memory" else stat_views.general
+        show = SCREENS[self._options.what]
         print("\n".join(f"{name + ':':<24}{value}" for name, value in show(info)))
 
     def _table(self, view: View, items: list[Json], before: list[Json] | None, seconds: float) -> None:

@@ -6,6 +6,7 @@ anew, has none.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -189,3 +190,20 @@ def memory(info: Json) -> list[tuple[str, str]]:
     return [(name, f"{octets / MIB:.1f} MiB") for name, octets in found.items()] + [
         (name, str(value)) for name, value in paged.items()
     ]
+
+
+def acl(found: Json) -> list[tuple[str, str]]:
+    """The ACL file in force; quotas are counted for each name."""
+    if not found["enforcing"]:
+        return [("ACL file", "none"), ("denials", str(found["denials"]))]
+    lines = [
+        ("ACL file", str(found["file"])),
+        ("loaded", time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(found["loaded"]))),
+        ("rules", str(found["rules"])),
+        ("groups", str(found["groups"])),
+        ("default", str(found["default"])),
+        ("publishes are judged", "Y" if found["judges_publishes"] else "N"),
+        ("denials", str(found["denials"])),
+    ]
+    quotas = ((kind, name, most) for kind, known in found["quotas"].items() for name, most in sorted(known.items()))
+    return lines + [(f"quota {kind}", f"{most} for {shown_octets(name)}") for kind, name, most in quotas]

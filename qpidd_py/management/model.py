@@ -27,6 +27,8 @@ without `more`.
     queue.move, queue.purge, queue.delete   see `changes`; answered when the change is safe
     user.*, permission.*, topic.*           see `users`; who may ask what is in `rights`
     policy.*, limit.*, parameter.*, shovel.*    see `policies`, `limits`, `parameters`
+    acl.show      {}                        the ACL file in force, how many rules, quotas, denials
+    acl.reload    {}                        reads it again -> as acl.show; an error changes nothing
     ha.*          passed on to the HA plug-in
 """
 
@@ -40,7 +42,7 @@ from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.core import reading
 from qpidd_py.core.queue import Queue
-from qpidd_py.errors import AmqpError, ReplyCode
+from qpidd_py.errors import AmqpError, ConfigError, ReplyCode
 from qpidd_py.management.changes import Changes
 from qpidd_py.management.events import EventRequests
 from qpidd_py.management.limits import LimitRequests
@@ -49,7 +51,7 @@ from qpidd_py.management.parameters import ParameterRequests
 from qpidd_py.management.patience import Reading, in_memory
 from qpidd_py.management.policies import PolicyRequests
 from qpidd_py.management.request import Json, NotFound, Reply, RequestError, text
-from qpidd_py.management.rights import administers, check_request, who
+from qpidd_py.management.rights import RELOAD, SHOW, administers, check_request, who
 from qpidd_py.management.settings import Change
 from qpidd_py.management.shown import (
     PEEK_BODY,
@@ -94,6 +96,8 @@ class Management:
         self._methods: Mapping[str, Callable[[Json], Any]] = {
             "broker.info": self._broker_info,
             **parameters.methods,
+            SHOW: lambda _: self.broker.acl.shown(),
+            RELOAD: self._reload_acl,
         }
         self._lists: Mapping[str, Callable[[], Iterator[Json]]] = {
             "queue.list": self._queue_list,
@@ -192,6 +196,16 @@ class Management:
             "sessions": len(self.broker.connections),
             "channels": self.broker.connection_count.channels,
         }
+
+    def _reload_acl(self, _: Json) -> Json:
+        if self.broker.reload_acl is None:
+            raise RequestError(f"{RELOAD}: there is no acl-file")
+        try:
+            self.broker.reload_acl()
+        except ConfigError as error:
+            log.error("%s: nothing is changed: %s", RELOAD, error)
+            raise RequestError(f"{RELOAD}: nothing is changed: {error}") from error
+        return self.broker.acl.shown()
 
     def _queue_list(self) -> Iterator[Json]:
         queues = self.broker.vhost.queues

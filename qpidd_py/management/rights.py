@@ -11,23 +11,42 @@
 | `policy.*`, `parameter.*` | the tag policymaker or administrator; operator policies: administrator |
 | `parameter.set` | besides: to read and write what a shovel reads and writes in this cluster |
 | `user.*`, `permission.*`, `topic.*`, `limit.*` | to administer |
+| `acl.show` | the tag monitoring |
+| `acl.reload` | to administer |
 | other requests `ha.*` | the tag administrator; the HA module asks for more |
 
 A user administers who has the tag administrator in the settings, or is of ha-username; where there is no ha-username,
 all users administer that may do everything.  Who may do everything has all tags.
+
+With an ACL file its rules have to allow a request, too:
+
+| request | looked up |
+| --- | --- |
+| lists, `*.info`, `acl.show`, `ha.status`, `ha.query` | access query schemaclass=queue ... (the first word) |
+| `queue.peek`, `queue.purge`, `queue.delete` | consume queue, purge queue, delete queue |
+| `queue.move` | move queue queuename=TARGET, or reroute queue exchangename=EXCHANGE |
+| `user.self` | nothing |
+| other requests | access method schemaclass=ha name=promote ... |
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from qpidd_py.broker.acl_lookups import of_queue
 from qpidd_py.broker.client_connection import ClientConnection
+from qpidd_py.broker.judging import DEFAULT, log_refusal
 from qpidd_py.broker.parameters import is_local
-from qpidd_py.broker.permissions import DEFAULT
 from qpidd_py.management.request import Forbidden, Json
+from qpidd_py.security.acl import words
+from qpidd_py.security.acl.rules import Lookup
 from qpidd_py.security.entries import ADMINISTRATOR, CONFIGURE, MONITORING, POLICYMAKER, READ, WRITE
 
 Asker = ClientConnection | None
 """None: the broker itself."""
+SHOW: Final = "acl.show"
+RELOAD: Final = "acl.reload"
+SHOWN: Final = 64
+"""Characters of a name from a peer in an answer."""
 
 
 def administers(asker: Asker) -> bool:
@@ -36,13 +55,38 @@ def administers(asker: Asker) -> bool:
 
 def check_request(asker: Asker, method: str, arguments: Json) -> None:
     """Raises Forbidden.  What is missing or wrong in the arguments is left to the request itself."""
-    if method == "user.self":
+    if method == "user.self" or asker is None:
         return
-    if method.partition(".")[0] in ("user", "permission", "topic", "limit"):
+    _check_permissions(asker, method, arguments)
+    refused = asker.acl.refused(_lookups(asker, method, arguments))
+    if refused is not None:
+        log_refusal(asker.broker.coming_and_going, asker.user, asker.peer, refused, Forbidden.code)
+        raise Forbidden(f"{method[:SHOWN]}: {refused.text}")
+
+
+def _lookups(asker: ClientConnection, method: str, arguments: Json) -> Iterator[Lookup]:
+    group, _, verb = method[:SHOWN].partition(".")
+    vhost, action = asker.broker.vhost, _ACTIONS.get(method)
+    names = {name: str(arguments.get(name) or "") for name in ("queue", "source", "target", "exchange")}
+    if action is not None:
+        yield from of_queue(vhost, action, names["queue"])
+    elif method == "queue.move":
+        to = {"queuename": names["target"]} if names["target"] else {"exchangename": names["exchange"]}
+        action = words.MOVE if names["target"] else words.REROUTE
+        yield Lookup((action, words.QUEUE), {words.NAME: names["source"], **to})
+    elif method in _SHOWN or verb == "list":
+        named = {words.NAME: names["queue"]} if method == "queue.info" else {}
+        yield Lookup((words.ACCESS, words.QUERY), {**named, words.CLASS: group})
+    else:
+        yield Lookup((words.ACCESS, words.METHOD), {words.NAME: verb, words.CLASS: group})
+
+
+def _check_permissions(asker: ClientConnection, method: str, arguments: Json) -> None:
+    if method.partition(".")[0] in ("user", "permission", "topic", "limit") or method == RELOAD:
         if not administers(asker):
             raise Forbidden(f"{method}: user {_name(asker)!r} is no administrator")
         return
-    if asker is None or asker.client.access.everything:
+    if asker.client.access.everything:
         return
     if method.startswith(("policy.", "parameter.")):
         _check_policies(asker, method, arguments)
@@ -93,6 +137,7 @@ def _name(asker: Asker) -> str:
     return asker.user[:64] if asker is not None else ""
 
 
+_ACTIONS: Final = {"queue.peek": words.CONSUME, "queue.purge": words.PURGE, "queue.delete": words.DELETE}
 _SHOWN: Final = frozenset(
     (
         "broker.info",
@@ -108,6 +153,7 @@ _SHOWN: Final = frozenset(
         "subscription.list",
         "event.list",
         "shovel.list",
+        SHOW,
         "ha.status",
         "ha.query",
     )

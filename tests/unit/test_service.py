@@ -33,6 +33,9 @@ class Watcher:
     def check(self, settings: Settings, data_dir: Path | None) -> list[str]:
         return []
 
+    def links_as(self, settings: Settings) -> str:
+        return ""
+
     def reading(self, host: Reading) -> None:
         self.calls.append("reading")
 
