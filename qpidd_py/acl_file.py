@@ -7,6 +7,7 @@ log in has to be allowed everything.
 import logging
 from collections.abc import Callable, Collection
 from pathlib import Path
+from stat import S_ISREG
 
 from qpidd_py.broker.broker import Broker
 from qpidd_py.config import SecuritySettings
@@ -35,6 +36,8 @@ def named_file(settings: Settings) -> Path | None:
 def read_file(file: Path, brokers: Collection[str] = ()) -> RuleSet:
     """`brokers`: users as which other brokers log in.  Raises ConfigError."""
     try:
+        if not S_ISREG(file.stat().st_mode):  # one of another kind may not end
+            raise ConfigError(f"option acl-file: found {file}, which is no regular file")
         with open(file, "rb") as opened:
             octets = opened.read(MOST + 1)
     except OSError as error:

@@ -286,6 +286,7 @@ class ClientConnection:
             raise ConnectionException(ReplyCode.NOT_ALLOWED, refused.text, *ids(command))
 
     def rights_changed(self) -> None:
+        self.judge.look()
         self.core.guarded = not self.judge.publishes
 
     def _log_opened(self) -> None:

@@ -75,14 +75,14 @@ class Judge:
     def __init__(self, user: str, peer: str, lines: Floods, systems: Sequence[System] = ()) -> None:
         self._user, self._peer, self._lines = user, peer, lines
         self._systems = systems
+        self.look()
 
-    @property
-    def silent(self) -> bool:
-        return all(system.silent for system in self._systems)
-
-    @property
-    def publishes(self) -> bool:
-        return all(system.publishes for system in self._systems)
+    def look(self) -> None:
+        """To be called when rights have changed."""
+        self.silent = all(system.silent for system in self._systems)
+        """No method need be judged."""
+        self.publishes = all(system.publishes for system in self._systems)
+        """No publish need be."""
 
     def method(self, channel: Channel, command: Frame) -> None:
         """Raises 403 for what the client may not do, which is logged."""

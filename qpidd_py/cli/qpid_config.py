@@ -243,7 +243,7 @@ class Tool:
         """Of the one broker that is asked."""
         with ManagementSocket(self._target, self._deadline) as broker:
             found = broker.request("acl.reload")
-        print_json(found) if self._options.json else print(f"{found['file']}: {found['rules']} rules are in force")
+        print_json(found) if self._options.json else print(f"{found['file']} is in force, rules: {found['rules']}")
         return 0
 
     def _bind(self, what: str, exchange: str, queue: str, rest: list[str]) -> int:

@@ -17,6 +17,7 @@ from qpidd_py.cli.config_listing import (
 from qpidd_py.cli.qpid_config import header_arguments, main, parse_argument
 from qpidd_py.cli.target import UsageError
 from qpidd_py.core import Connection, Route
+from qpidd_py.security.acl.reader import read_acl
 from tests.support.logins import password_check
 from tests.support.socket_broker import SocketBroker
 
@@ -465,3 +466,11 @@ def test_an_interrupt_is_one_line_too(monkeypatch, capsys):
     monkeypatch.setattr(qpid_config, "run", interrupted)
     assert main([]) == 1
     assert capsys.readouterr().out == "Failed: KeyboardInterrupt: interrupted\n"
+
+
+def test_reload_acl(server, config):
+    assert config("reload-acl") == (1, "Failed: RequestRefused: acl.reload: there is no acl-file\n")
+    server.broker.reload_acl = lambda: server.broker.use_acl(read_acl("acl allow all all", "x.acl"))
+    assert config("reload-acl") == (0, "x.acl is in force, rules: 1\n")
+    assert json.loads(config("reload-acl", "--json")[1])["default"] == "allow"
+    assert config("reload-acl", "now")[0] == 1

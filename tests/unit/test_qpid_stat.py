@@ -1,6 +1,7 @@
 """`qpid-stat`: screens, order, rates, errors; against real connections behind a socket."""
 
 import json
+import time
 
 import pytest
 from pamqp import commands
@@ -10,6 +11,7 @@ from qpidd_py.cli import qpid_config, qpid_stat
 from qpidd_py.cli.qpid_stat import main
 from qpidd_py.cli.stat_views import CONNECTIONS, EXCHANGES, QUEUES, SUBSCRIPTIONS, general, memory
 from qpidd_py.management.model import Management
+from qpidd_py.security.acl.reader import read_acl
 from tests.support.socket_broker import SocketBroker
 from tests.unit.broker.peer import Peer
 
@@ -73,6 +75,24 @@ def test_memory(server, stat):
         ["memory,", "limit:", "1024.0", "MiB"],
         ["page", "file,", "octets:", "17"],
     ]
+
+
+def test_the_acl_file(server, stat):
+    assert lines(stat("--acl")) == [["ACL", "file:", "none"], ["denials:", "0"]]
+    rules = read_acl("group g a b\nquota queues 3 a@x\nacl allow guest all\nacl deny all all\n", "/etc/x.acl")
+    server.broker.use_acl(rules)
+    text = {line.partition(":")[0]: line.partition(":")[2].strip() for line in stat("--acl")[1].splitlines()}
+    time.strptime(text.pop("loaded"), "%Y-%m-%d %H:%M:%S")
+    assert text == {
+        "ACL file": "/etc/x.acl",
+        "rules": "2",
+        "groups": "1",
+        "default": "deny",
+        "publishes are judged": "Y",
+        "denials": "0",
+        "quota queues": "3 for a@x",
+    }
+    assert json.loads(stat("--acl", "--json")[1])["enforcing"] is True
 
 
 def test_queues_are_sorted_limited_and_found(server, stat):

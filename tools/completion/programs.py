@@ -1,6 +1,7 @@
 """Our programs as shell completion needs them, from their parsers."""
 
 import argparse
+import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -53,7 +54,7 @@ def _words_of_usage() -> Mapping[Path, dict[str, str]]:
         for word in line.partition("]")[2].split():
             if word == "TYPE":
                 places[path] = dict.fromkeys(qpid_config.KINDS, "")
-            if not word.isalpha() or not word.islower() or word == "overview":
+            if not re.fullmatch("[a-z]+(-[a-z]+)*", word) or word == "overview":
                 break
             places.setdefault(path, {})[word] = ""
             path = (*path, word)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Final
 from weakref import WeakValueDictionary
 
-from qpidd_py.security.acl.rule_set import QUEUES, QUOTAS, Quota, RuleSet
+from qpidd_py.security.acl.rule_set import QUEUES, QUOTAS, Quota, RuleSet, Summary
 from qpidd_py.security.acl.rules import Lookup, Verdict, identity, substitutes
-from qpidd_py.security.acl.words import EXCHANGE, KEY, NAME, PAIRS, PUBLISH
+from qpidd_py.security.acl.words import EXCHANGE, KEY, NAME, PUBLISH
 
 KEPT: Final = 4096
 """Answers about publishes that are kept for a user."""
@@ -29,13 +29,10 @@ class AclAccess:
         """These are in force now."""
         self._rules = rules
         self._known.clear()
-        self.everything = rules is None or not any(rules.closed(self._identity, pair) for pair in PAIRS)
-        """Nothing is refused to it."""
-        quoted = rules is not None and QUEUES in rules.quotas
-        self.silent = rules is None or (not quoted and all(rules.silent(self._identity, pair) for pair in PAIRS))
-        """And nothing is logged or counted: it need not be asked."""
-        self.publishes = rules is None or rules.silent(self._identity, _PUBLISH)
-        """The same of publishes."""
+        found = rules.summary(self._identity) if rules is not None else Summary(True, True, True)
+        self.everything, self.publishes = found.everything, found.publishes
+        self.silent = found.silent and (rules is None or QUEUES not in rules.quotas)
+        """It need not be asked: nothing is refused, logged or counted."""
 
     @property
     def file(self) -> str:

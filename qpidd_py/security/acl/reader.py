@@ -127,7 +127,8 @@ class _Reader:
         part(words[1:])
 
     def finish(self) -> RuleSet:
-        self._found.groups, self._found.audiences = len(self._names.groups), self._names.audiences()
+        self._found.groups = len(self._names.groups)
+        self._found.name(self._names.audiences())
         return self._found
 
     def _wrong(self, found: str, expected: str) -> NoReturn:

@@ -15,7 +15,7 @@ from qpidd_py.broker.topic import TopicTrie
 from qpidd_py.security.acl.hosts import Range, address_of, within
 from qpidd_py.security.acl.rules import Lookup, Rule, Verdict
 from qpidd_py.security.acl.topics import Pattern
-from qpidd_py.security.acl.words import ALL, KEY, PUBLISH, Pair
+from qpidd_py.security.acl.words import ALL, EXCHANGE, KEY, PAIRS, PUBLISH, Pair
 
 LAST: Final = Rule(1 << 62, 0, "", True)
 """Stands for no rule."""
@@ -28,6 +28,16 @@ QUOTAS: Final = (CONNECTIONS, QUEUES)
 
 def place(rule: Rule) -> int:
     return rule.number
+
+
+class Summary(NamedTuple):
+    """Of what a user may do."""
+
+    everything: bool
+    silent: bool
+    """And nothing is to be logged."""
+    publishes: bool
+    """The same of publishes."""
 
 
 class Quota(NamedTuple):
@@ -109,10 +119,25 @@ class RuleSet:
     """By audience; those of EVERYONE come first."""
     host_default: Rule = Rule(1 << 61, 0, "no rule denies it", True)
     _rules: dict[Pair, dict[str, Rules]] = field(default_factory=dict)
+    _summaries: dict[tuple[str, ...], Summary] = field(default_factory=dict)
 
     def add(self, rule: Rule, pairs: Iterable[Pair], audience: str) -> None:
         for pair in pairs:
             self._rules.setdefault(pair, {}).setdefault(audience, Rules()).add(rule)
+
+    def name(self, audiences: Mapping[str, Iterable[str]]) -> None:
+        """All rules are there: keeps those audiences that have some, so that many users have the same."""
+        known = {*self.hosts}.union(*self._rules.values())
+        kept = ((user, tuple(each for each in of if each in known)) for user, of in audiences.items())
+        self.audiences = {user: of for user, of in kept if of}
+
+    def summary(self, user: str) -> Summary:
+        audiences = self.audiences.get(user, ())
+        if audiences not in self._summaries:
+            everything = not any(self.closed(user, pair) for pair in PAIRS)
+            silent = all(self.silent(user, pair) for pair in PAIRS)
+            self._summaries[audiences] = Summary(everything, silent, self.silent(user, (PUBLISH, EXCHANGE)))
+        return self._summaries[audiences]
 
     def verdict(self, user: str, names: Mapping[str, str], lookup: Lookup) -> Verdict:
         """`user`: its identity; `names`: what stands for it in values."""
