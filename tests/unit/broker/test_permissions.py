@@ -213,6 +213,12 @@ def test_routing_keys_of_a_topic_exchange(realm: Realm) -> None:
     assert confirmed(realm, peer, "anna.1", "t") == "ack"
     assert confirmed(realm, peer, "otto.1", "d") == "ack"
     assert "access to topic 'otto.1'" in confirmed(realm, peer, "otto.1", "t")
+    peer.send(1, Channel.CloseOk())
+    peer.open_channel()
+    peer.publish(b"m", "anna.1", "t", headers={"CC": ["otto.1"]})
+    assert "access to topic 'otto.1'" in peer.frames()[-1].reply_text, "a copy is no way round"
+    peer.send(1, Channel.CloseOk())
+    peer.open_channel()
     realm.ask("topic.clear", user="anna", exchange="t")
     assert [each["exchange"] for each in realm.ask("topic.list")] == ["d"]
     assert realm.refusal(peer, bind) == ""

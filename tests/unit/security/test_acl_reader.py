@@ -9,6 +9,7 @@ from qpidd_py.security.acl.rule_set import RuleSet
 from qpidd_py.security.acl.rules import Lookup, identity, substitutes
 from qpidd_py.security.acl.topics import Pattern
 from qpidd_py.security.acl.words import PAIRS
+from tests.support.documents import ROOT, blocks
 
 
 def read(text: str) -> RuleSet:
@@ -318,3 +319,16 @@ def test_lines_that_say_nothing() -> None:
     rules = read("# a comment\r\n\n   \t\n  # another\nacl   allow\tbob   all  \r\n")
     assert rules.count == 1 and may(rules, "bob", "purge queue q")
     assert read("").count == 0 and not may(read(""), "bob", "purge queue q")
+
+
+def test_the_example_of_the_page() -> None:
+    (text,) = [block.text for block in blocks(ROOT / "docs/how-to/acl-file.md") if "group staff" in block.text]
+    rules = read(text)
+    assert may(rules, "bob", "create queue bob-1", queuemaxsize=10**8, queuemaxcount=1)
+    assert not may(rules, "bob", "create queue bob-1", queuemaxsize=10**8 + 1, queuemaxcount=1)
+    assert not may(rules, "bob", "create queue bob-1", alternate="x", queuemaxsize=1, queuemaxcount=1)
+    assert may(rules, "press-3", "publish exchange news", "press.1")
+    assert not may(rules, "bob", "access method", name="close")
+    assert [rules.enters(identity("anna"), peer).allowed for peer in ("10.1.2.3:1", "192.0.2.1:1")] == [True, False]
+    assert rules.summary(identity("ha")).everything and not rules.summary(identity("bob")).everything
+    assert rules.default.line == 20
