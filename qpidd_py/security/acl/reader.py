@@ -196,19 +196,17 @@ class _Reader:
             return
         limits = tuple(self._limits(values, rule.allows))
         rule = replace(rule, conditions=tuple(map(self._condition, values.items())), limits=limits)
-        self._add(rule, name, pairs, properties, action == ALL)
+        if (name, action, what) == (ALL, ALL, ALL) and not properties:
+            self._found.default, self._last = rule, f"line {self._line}"
+        else:
+            self._add(rule, name, pairs, properties)
 
-    def _add(self, rule: Rule, name: str, pairs: Sequence[Pair], properties: Sequence[str], every: bool) -> None:
+    def _add(self, rule: Rule, name: str, pairs: Sequence[Pair], properties: Sequence[str]) -> None:
         possible = [pair for pair in pairs if PAIRS[pair].issuperset(properties)]
         if not pairs:
             self._useless(f"that is not done to this object; there are {', '.join(map(' '.join, PAIRS))}")
         if not possible:
             self._useless(_no_property(pairs, properties))
-        if name == ALL and every:
-            if len(self._text.split()) > 4:
-                self._wrong(self._text, "nothing after `all all`")
-            self._found.default, self._last = rule, f"line {self._line}"
-            return
         self._found.add(rule, possible, self._audience(name))
 
     def _known(self, word: str, words: Sequence[str]) -> None:

@@ -220,8 +220,10 @@ def test_rules_that_change_count_from_the_next_publish_on(realm: Realm) -> None:
     peer.feed(octets[-50:])
     assert realm.closing(peer).startswith(REFUSED)
     assert not realm.published(peer, "q")
-    realm.rules("acl allow all all")
-    assert realm.published(peer, "q")
+    realm.rules("acl allow anna publish exchange routingkey=q")
+    assert realm.published(peer, "q") and not realm.published(peer, "r")
+    realm.rules("acl allow anna publish exchange routingkey=r")
+    assert realm.published(peer, "r") and not realm.published(peer, "q")
     assert realm.broker.vhost.queues["q"].core.ready == 4
 
 

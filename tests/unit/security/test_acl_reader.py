@@ -280,7 +280,7 @@ WRONG = {
     "acl allow bob create queue queuemaxcountupperlimit=9223372036854775808": "expected a number from 0 to",
     "acl deny bob create queue queuemaxcountupperlimit=1": "of a rule that denies",
     "acl allow bob bind exchange queuemaxcountupperlimit=0": "bind exchange has no queuemaxcountupperlimit",
-    "acl allow all all all": "expected nothing after `all all`",
+    "acl deny all all all\nacl allow bob all": "line 2: 'acl allow bob all' can have no effect: line 1 decides all",
     "acl allow all all\nacl deny bob all": "line 2: 'acl deny bob all' can have no effect: line 1 decides all",
     "acl allow all create connection": "expected acl PERMISSION USER create connection host=ADDRESS",
     "acl allow all create connection host=10.0.0.2,10.0.0.1": "the lower one first",
