@@ -185,6 +185,21 @@ def test_an_exchange_that_leads_on_is_no_way_round(realm: Realm) -> None:
     assert realm.refusal(peer, Exchange.Bind(source="t", destination="x", routing_key="k")) == ""
 
 
+def test_a_binding_that_takes_more_than_it_is_allowed(realm: Realm) -> None:
+    """Only of a topic exchange: elsewhere `#` is a key as any other."""
+    realm.make(
+        Exchange.Declare(exchange="later", exchange_type="x-delayed-message", arguments={"x-delayed-type": "topic"})
+    )
+    realm.rules("acl deny anna bind exchange routingkey=secret.#", "acl allow all all")
+    peer = realm.peer()
+    for exchange, key, allowed in (
+        *(("t", "#", False), ("t", "*.x", False), ("t", "news.#", True), ("later", "#", False)),
+        *(("x", "#", True), ("x", "secret.x", False)),
+    ):
+        refusal = realm.refusal(peer, Queue.Bind(queue="q", exchange=exchange, routing_key=key))
+        assert (refusal == "") is allowed, (exchange, key)
+
+
 def test_who_may_publish_everything_is_not_asked(realm: Realm) -> None:
     peer = realm.peer()
     for rules, asked in (
