@@ -21,8 +21,8 @@ from qpidd_py.security.acl.words import PAIRS
 
 log = logging.getLogger(__name__)
 
-MOST = 1024**2
-"""Octets of a file: as many as are read in a second, for which clients wait."""
+MOST = 512 * 1024
+"""Octets of a file: what is read in half a second, for which clients and other brokers wait."""
 
 
 def named_file(settings: Settings) -> Path | None:
@@ -84,8 +84,7 @@ class AclFile:
         broker.reload_acl = (lambda: self._check(broker, self._file)()) if self._file is not None else None
         if self.rules is not None:
             default = "allowed" if self.rules.default.allows else "denied"
-            text = "ACL file %s: %d rules, what none of them matches is %s"
-            log_notice(log, text, self.rules.file, self.rules.count, default)
+            log_notice(log, "ACL file %s: rules %d, all else is %s", self.rules.file, self.rules.count, default)
 
     def follow(self, broker: Broker) -> Callable[[Settings], Callable[[], None]]:
         """For SIGHUP (`PluginHost.on_reload`)."""

@@ -203,7 +203,7 @@ class Management:
         try:
             self.broker.reload_acl()
         except ConfigError as error:
-            log.error("%s: nothing is changed: %s", RELOAD, error)
+            log.error("acl.reload: nothing is changed: %s", error)
             raise RequestError(f"{RELOAD}: nothing is changed: {error}") from error
         return self.broker.acl.shown()
 

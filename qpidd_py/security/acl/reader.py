@@ -128,7 +128,7 @@ class _Reader:
 
     def finish(self) -> RuleSet:
         self._found.groups = len(self._names.groups)
-        self._found.name(self._names.audiences())
+        self._found.know_users(self._names.audiences())
         return self._found
 
     def _wrong(self, found: str, expected: str) -> NoReturn:

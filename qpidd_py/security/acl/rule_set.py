@@ -125,7 +125,7 @@ class RuleSet:
         for pair in pairs:
             self._rules.setdefault(pair, {}).setdefault(audience, Rules()).add(rule)
 
-    def name(self, audiences: Mapping[str, Iterable[str]]) -> None:
+    def know_users(self, audiences: Mapping[str, Iterable[str]]) -> None:
         """All rules are there: keeps those audiences that have some, so that many users have the same."""
         known = {*self.hosts}.union(*self._rules.values())
         kept = ((user, tuple(each for each in of if each in known)) for user, of in audiences.items())
