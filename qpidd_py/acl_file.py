@@ -8,13 +8,14 @@ import logging
 from collections.abc import Callable, Collection
 from pathlib import Path
 from stat import S_ISREG
+from typing import NamedTuple
 
 from qpidd_py.broker.broker import Broker
 from qpidd_py.config import SecuritySettings
 from qpidd_py.errors import ConfigError
 from qpidd_py.logrules import log_notice
 from qpidd_py.options import Settings
-from qpidd_py.security.acl.reader import AclError, read_acl
+from qpidd_py.security.acl.reader import AclError, Steps, in_slices, run_through
 from qpidd_py.security.acl.rule_set import RuleSet
 from qpidd_py.security.acl.rules import identity
 from qpidd_py.security.acl.words import PAIRS
@@ -22,7 +23,7 @@ from qpidd_py.security.acl.words import PAIRS
 log = logging.getLogger(__name__)
 
 MOST = 512 * 1024
-"""Octets of a file: what is read in half a second, for which clients and other brokers wait."""
+"""Octets of a file."""
 
 
 def named_file(settings: Settings) -> Path | None:
@@ -33,8 +34,8 @@ def named_file(settings: Settings) -> Path | None:
     return security.acl_file
 
 
-def read_file(file: Path, brokers: Collection[str] = ()) -> RuleSet:
-    """`brokers`: users as which other brokers log in.  Raises ConfigError."""
+def content(file: Path) -> str:
+    """Raises ConfigError."""
     try:
         if not S_ISREG(file.stat().st_mode):  # one of another kind may not end
             raise ConfigError(f"option acl-file: found {file}, which is no regular file")
@@ -44,13 +45,7 @@ def read_file(file: Path, brokers: Collection[str] = ()) -> RuleSet:
         raise ConfigError(f"option acl-file: cannot read {file}: {error.strerror}") from None
     if len(octets) > MOST:
         raise ConfigError(f"option acl-file: found {file} of more than {MOST} octets, expected less")
-    try:
-        found = read_acl(octets.decode("utf-8", "replace"), str(file))
-    except AclError as error:
-        raise ConfigError(f"option acl-file: {error}") from None
-    for user in brokers:
-        check_broker(found, user)
-    return found
+    return octets.decode("utf-8", "replace")
 
 
 def check_broker(rules: RuleSet, user: str) -> None:
@@ -66,35 +61,59 @@ def check_broker(rules: RuleSet, user: str) -> None:
         raise ConfigError(f"option acl-file: found in {rules.file} that {user} may connect from nowhere, {expected}")
 
 
+class Read(NamedTuple):
+    number: int
+    rules: RuleSet | None
+
+
 class AclFile:
-    """Of one broker process."""
+    """Of one broker process.  What takes long is done in slices, between which clients and links are served."""
 
     def __init__(self, settings: Settings, brokers: Collection[str]) -> None:
-        """Raises ConfigError."""
-        self._file = named_file(settings)
+        """`brokers`: users as which other brokers log in.  Raises ConfigError."""
         self._brokers = tuple(brokers)
-        self.rules = self._read(self._file)
+        self._begun = self._brought = 0  # numbers of readings: one that was overtaken is not brought
+        self._file = named_file(settings)
+        self._read = run_through(self._reading(self._file))
 
-    def _read(self, file: Path | None) -> RuleSet | None:
-        return read_file(file, self._brokers) if file is not None else None
+    @property
+    def rules(self) -> RuleSet | None:
+        return self._read.rules
+
+    def _reading(self, file: Path | None) -> Steps[Read]:
+        """Raises ConfigError."""
+        self._begun += 1
+        number = self._begun
+        if file is None:
+            return Read(number, None)
+        try:
+            rules = yield from in_slices(content(file), str(file))
+        except AclError as error:
+            raise ConfigError(f"option acl-file: {error}") from None
+        for user in self._brokers:
+            check_broker(rules, user)
+        return Read(number, rules)
 
     def bring(self, broker: Broker) -> None:
         """Puts the rules in force."""
+        self._brought = self._read.number
         broker.use_acl(self.rules)
-        broker.reload_acl = (lambda: self._check(broker, self._file)()) if self._file is not None else None
+        broker.reload_acl = (lambda: self._reload(broker)) if self._file is not None else None
         if self.rules is not None:
             default = "allowed" if self.rules.default.allows else "denied"
             log_notice(log, "ACL file %s: rules %d, all else is %s", self.rules.file, self.rules.count, default)
 
-    def follow(self, broker: Broker) -> Callable[[Settings], Callable[[], None]]:
-        """For SIGHUP (`PluginHost.on_reload`)."""
-        return lambda fresh: self._check(broker, named_file(fresh))
+    def _reload(self, broker: Broker) -> Steps[None]:
+        """By request.  Raises ConfigError."""
+        self._use(broker, self._file, (yield from self._reading(self._file)))
 
-    def _check(self, broker: Broker, file: Path | None) -> Callable[[], None]:
-        rules = self._read(file)
+    def prepare(self, settings: Settings) -> Steps[Callable[[Broker], None]]:
+        """For SIGHUP, before anything is changed: what makes it valid.  Raises ConfigError."""
+        file = named_file(settings)
+        read = yield from self._reading(file)
+        return lambda broker: self._use(broker, file, read)
 
-        def use() -> None:
-            self._file, self.rules = file, rules
+    def _use(self, broker: Broker, file: Path | None, read: Read) -> None:
+        if read.number > self._brought:
+            self._file, self._read = file, read
             self.bring(broker)
-
-        return use

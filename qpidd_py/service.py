@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -64,7 +64,8 @@ class Service:
         self._expiry: asyncio.TimerHandle | None = None
         self._insist_until = 0.0
         self._environment = take_environment(os.environ)
-        self._reload_waits = False
+        self._reload_waits = False  # until the ports are open, or the reading of before has ended
+        self._reloading = False
         self._listener: Listener | None = None
         self.on_refused: Callable[[str], None] = lambda text: None
         """Called with the reason when a signal to stop was refused."""
@@ -86,7 +87,6 @@ class Service:
         follow_users(self._broker, self._users, security)
         self._acl = AclFile(settings, linking_users(plugins, settings))
         self._acl.bring(self._broker)
-        self._on_reload.append(self._acl.follow(self._broker))
         self._reactor = Reactor(self._broker.engine)
         self._reserve = ReserveWatch(self._broker, hold_reserve, reserve_uses)
         files = settings[DataSettings]
@@ -339,19 +339,33 @@ class Service:
         self._broker.users_changed()
 
     def _reload(self) -> None:
-        if self._listener is None:
-            self._reload_waits = True
+        self._reload_waits = self._listener is None or self._reloading
+        if self._listener is not None and not self._reloading:
+            self._reloading = True
+            self._reload_on(self._reload_steps(self._listener))
+
+    def _reload_on(self, steps: Iterator[None]) -> None:
+        """One step in each turn of the loop."""
+        for _ in steps:
+            self._loop.call_soon(self._guard, lambda: self._reload_on(steps))
             return
+        self._reloading = False
+        if self._reload_waits:
+            self._reload()
+
+    def _reload_steps(self, listener: Listener) -> Iterator[None]:
         try:
             fresh = self.read_settings()
             renewed = self._settings.renewed(fresh)
+            use_acl = yield from self._acl.prepare(renewed)
             reload(renewed, self._users, self._tls_context, self._users_changed, self._on_reload)
         except (ConfigError, OSError) as error:
             log.error("SIGHUP: nothing is changed: %s", error)
             return
+        use_acl(self._broker)
         changed, waiting = self._settings.changed(fresh)
         self._settings = renewed
-        self._retune(self._listener)
+        self._retune(listener)
         log_notice(log, "SIGHUP: log rules, user file and certificates are read")
         if changed:
             log_notice(log, "SIGHUP: changed: %s", ", ".join(changed))

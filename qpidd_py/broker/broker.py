@@ -3,7 +3,7 @@
 import logging
 import platform
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -85,8 +85,8 @@ class Broker:
         self.rights = Rights(self.vhost.configuration.settings)
         self._limits = limits
         self.acl = Acl()
-        self.reload_acl: Callable[[], None] | None = None
-        """Reads the ACL file again; raises ConfigError.  None: there is no file."""
+        self.reload_acl: Callable[[], Iterator[None]] | None = None
+        """Reads the ACL file again, in slices; raises ConfigError.  None: there is no file."""
         self.vhost.configuration.settings.watchers.append(self._setting_changed)
         self.connections: set[ClientConnection] = set()
         self.visits: Deadlines[ClientConnection] = Deadlines()  # when to look at its heartbeat or time limit

@@ -97,7 +97,6 @@ class Management:
             "broker.info": self._broker_info,
             **parameters.methods,
             SHOW: lambda _: self.broker.acl.shown(),
-            RELOAD: self._reload_acl,
         }
         self._lists: Mapping[str, Callable[[], Iterator[Json]]] = {
             "queue.list": self._queue_list,
@@ -130,6 +129,8 @@ class Management:
                 reply({"ok": True, "result": (yield from self._queue_peek(arguments, asker))})
             elif method == "event.list":
                 self._events.list(arguments, reply, asker)
+            elif method == RELOAD:
+                reply({"ok": True, "result": (yield from self._reload_acl())})
             elif method == "user.self":
                 reply({"ok": True, "result": who(asker)})
             elif method == "session.close":
@@ -197,11 +198,11 @@ class Management:
             "channels": self.broker.connection_count.channels,
         }
 
-    def _reload_acl(self, _: Json) -> Json:
+    def _reload_acl(self) -> Generator[None, None, Json]:
         if self.broker.reload_acl is None:
             raise RequestError(f"{RELOAD}: there is no acl-file")
         try:
-            self.broker.reload_acl()
+            yield from self.broker.reload_acl()
         except ConfigError as error:
             log.error("acl.reload: nothing is changed: %s", error)
             raise RequestError(f"{RELOAD}: nothing is changed: {error}") from error

@@ -10,6 +10,7 @@ from qpidd_py.broker.broker import Broker
 from qpidd_py.config import GROUPS
 from qpidd_py.errors import ConfigError
 from qpidd_py.options import Settings, load
+from qpidd_py.security.acl.reader import SLICE, run_through
 
 HA = "acl allow ha all all\n"
 
@@ -72,21 +73,36 @@ def test_a_reload_checks_first_and_may_bring_or_take_the_file(tmp_path: Path) ->
     acl = AclFile(settings(""), [])
     acl.bring(broker)
     assert broker.acl.rules is None and broker.reload_acl is None
-    check = acl.follow(broker)
     file.write_text("acl")
     with pytest.raises(ConfigError):
-        check(settings(file))
+        run_through(acl.prepare(settings(file)))
     file.write_text(HA)
-    apply = check(settings(file))
+    use = run_through(acl.prepare(settings(file)))
     assert broker.acl.rules is None
-    apply()
+    use(broker)
     assert broker.acl.rules and broker.acl.rules.count == 1 and broker.reload_acl is not None
     file.write_text(HA * 2)
-    broker.reload_acl()
+    assert not list(broker.reload_acl())
     assert broker.acl.rules.count == 2
     file.unlink()
     with pytest.raises(ConfigError):
-        broker.reload_acl()
+        list(broker.reload_acl())
     assert broker.acl.rules.count == 2
-    check(settings(""))()
+    run_through(acl.prepare(settings("")))(broker)
     assert broker.acl.rules is None and broker.reload_acl is None
+
+
+def test_a_long_file_is_read_in_slices_and_the_newest_counts(tmp_path: Path) -> None:
+    file, broker = tmp_path / "x.acl", Broker()
+    file.write_text(HA)
+    acl = AclFile(settings(file), [])
+    acl.bring(broker)
+    file.write_text("acl allow bob all\n" * 1000)
+    assert broker.reload_acl is not None
+    long = broker.reload_acl()
+    assert [next(long) for _ in range(10)] == [None] * 10
+    assert broker.acl.rules and broker.acl.rules.count == 1, "the old ones are in force"
+    file.write_text("acl allow kim all\n" * 2)
+    list(broker.reload_acl())
+    assert len(list(long)) == 1000 // SLICE - 10
+    assert broker.acl.rules.count == 2, "the file was changed after the long one was read"

@@ -470,7 +470,7 @@ def test_an_interrupt_is_one_line_too(monkeypatch, capsys):
 
 def test_reload_acl(server, config):
     assert config("reload-acl") == (1, "Failed: RequestRefused: acl.reload: there is no acl-file\n")
-    server.broker.reload_acl = lambda: server.broker.use_acl(read_acl("acl allow all all", "x.acl"))
+    server.broker.reload_acl = lambda: iter([server.broker.use_acl(read_acl("acl allow all all", "x.acl"))])
     assert config("reload-acl") == (0, "x.acl is in force, rules: 1\n")
     assert json.loads(config("reload-acl", "--json")[1])["default"] == "allow"
     assert config("reload-acl", "now")[0] == 1

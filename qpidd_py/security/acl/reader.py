@@ -12,7 +12,7 @@ error, and so is a word that is not known.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final, NoReturn, TypeVar
@@ -46,6 +46,9 @@ from qpidd_py.security.acl.words import (
 )
 
 Found = TypeVar("Found")
+Steps = Generator[None, None, Found]
+SLICE: Final = 20
+"""Lines."""
 PERMISSIONS: Final = {
     "allow": (True, False),
     "allow-log": (True, True),
@@ -65,10 +68,26 @@ class AclError(ValueError):
 
 def read_acl(text: str, file: str) -> RuleSet:
     """Raises AclError."""
+    return run_through(in_slices(text, file))
+
+
+def in_slices(text: str, file: str) -> Steps[RuleSet]:
+    """The same, a few milliseconds of work with each step."""
     reader = _Reader(file)
     for number, line in _lines(text, file):
         reader.line(number, line)
+        if number % SLICE == 0:
+            yield
     return reader.finish()
+
+
+def run_through(steps: Steps[Found]) -> Found:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: Found = end.value
+            return found
 
 
 def _lines(text: str, file: str) -> Iterator[tuple[int, str]]:
