@@ -26,6 +26,7 @@ With an ACL file its rules have to allow a request, too:
 | `queue.peek`, `queue.purge`, `queue.delete` | consume queue, purge queue, delete queue |
 | `queue.move` | move queue queuename=TARGET, or reroute queue exchangename=EXCHANGE |
 | `user.self` | nothing |
+| `parameter.set` | as other requests; and consume queue, bind exchange, publish exchange: what a shovel does here |
 | other requests | access method schemaclass=ha name=promote ... |
 """
 
@@ -36,9 +37,11 @@ from qpidd_py.broker.acl_lookups import of_queue
 from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.broker.judging import DEFAULT, log_refusal
 from qpidd_py.broker.parameters import is_local
+from qpidd_py.broker.vhost import VHost
 from qpidd_py.management.request import Forbidden, Json
 from qpidd_py.security.acl import words
 from qpidd_py.security.acl.rules import Lookup
+from qpidd_py.security.acl.topics import EVERY_KEY, Pattern
 from qpidd_py.security.entries import ADMINISTRATOR, CONFIGURE, MONITORING, POLICYMAKER, READ, WRITE
 
 Asker = ClientConnection | None
@@ -58,6 +61,8 @@ def check_request(asker: Asker, method: str, arguments: Json) -> None:
     if method == "user.self" or asker is None:
         return
     _check_permissions(asker, method, arguments)
+    if method == "parameter.set":
+        _check_shovel(asker, arguments.get("value"))
     refused = asker.acl.refused(_lookups(asker, method, arguments))
     if refused is not None:
         log_refusal(asker.broker.coming_and_going, asker.user, asker.peer, refused, Forbidden.code)
@@ -79,6 +84,26 @@ def _lookups(asker: ClientConnection, method: str, arguments: Json) -> Iterator[
         yield Lookup((words.ACCESS, words.QUERY), {**named, words.CLASS: group})
     else:
         yield Lookup((words.ACCESS, words.METHOD), {words.NAME: verb, words.CLASS: group})
+    if method == "parameter.set":
+        yield from _of_shovel(vhost, arguments.get("value"))
+
+
+def _of_shovel(vhost: VHost, value: Any) -> Iterator[Lookup]:
+    """What it does in this cluster; a key that is not given may be any."""
+    if not isinstance(value, dict):
+        return
+    known = {name: each for name, each in value.items() if isinstance(each, str)}
+    if is_local(value.get("src-uri")):
+        for name in {"src-queue", "src-exchange-queue"} & known.keys():
+            yield from of_queue(vhost, words.CONSUME, known[name])
+        if "src-exchange" in known:
+            bound = {"queuename": known.get("src-exchange-queue", ""), words.KEY: known.get("src-exchange-key", "")}
+            key = Pattern(bound[words.KEY])
+            yield Lookup((words.BIND, words.EXCHANGE), {**bound, words.NAME: known["src-exchange"], words.KEY: key})
+    if is_local(value.get("dest-uri")):
+        given = known.get("dest-queue", known.get("dest-exchange-key"))
+        target = {words.NAME: known.get("dest-exchange") or DEFAULT}
+        yield Lookup((words.PUBLISH, words.EXCHANGE), {**target, words.KEY: Pattern(given or EVERY_KEY)})
 
 
 def _check_permissions(asker: ClientConnection, method: str, arguments: Json) -> None:
@@ -90,8 +115,6 @@ def _check_permissions(asker: ClientConnection, method: str, arguments: Json) ->
         return
     if method.startswith(("policy.", "parameter.")):
         _check_policies(asker, method, arguments)
-        if method == "parameter.set":
-            _check_shovel(asker, arguments.get("value"))
         return
     needs = _NEEDS.get(method, {})
     for name, permission in needs.items():
@@ -111,13 +134,20 @@ def _check_policies(asker: ClientConnection, method: str, arguments: Json) -> No
 
 def _check_shovel(asker: ClientConnection, value: Any) -> None:
     """`qpid-shovel` may do more than who asks.  Of other brokers a shovel has a login of its own."""
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) or asker.client.everything:
         return
     ends = {uri: names for uri, names in _ENDS.items() if is_local(value.get(uri))}
     for name, (permission, wanted) in (each for names in ends.values() for each in names.items() if each[0] in value):
         what = wanted or value[name]
         if isinstance(what, str) and not asker.client.access.may(permission, what):
             text = f"{permission} access to {name} {value[name]!r:.80}"
+            raise Forbidden(f"parameter.set: {text} refused for user {_name(asker)!r}")
+    for uri, name, permission, any_key in _TOPICS:
+        exchange, key = value.get(name), value.get(f"{name}-key", any_key)
+        if uri not in ends or not isinstance(exchange, str) or not isinstance(key, str | None):
+            continue
+        if not asker.client.access.may_topics(permission, exchange, key):
+            text = f"{permission} access to topic {key!r:.80} of {name} {exchange!r:.80}"
             raise Forbidden(f"parameter.set: {text} refused for user {_name(asker)!r}")
     if "dest-uri" in ends and not value.keys() & ends["dest-uri"].keys():
         raise Forbidden(f"parameter.set: user {_name(asker)!r} may not write all exchanges: name one, or a queue")
@@ -163,6 +193,8 @@ _ENDS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     "dest-uri": {"dest-queue": (WRITE, DEFAULT), "dest-exchange": (WRITE, "")},
 }
 """Of a shovel: what it needs, and of which name, if it is not the value."""
+_TOPICS: Final = (("src-uri", "src-exchange", READ, ""), ("dest-uri", "dest-exchange", WRITE, None))
+"""Its exchanges, whose keys are looked at, and the key where none is given; None: any."""
 _NEEDS: Final[Mapping[str, Mapping[str, str]]] = {
     "queue.peek": {"queue": READ},
     "queue.purge": {"queue": READ},

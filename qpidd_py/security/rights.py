@@ -123,6 +123,12 @@ class Access:
             return True
         return self._fits(expanded(str(found.get(permission, "")), self.user, self.host), key)
 
+    def may_topics(self, permission: str, exchange: str, key: str | None) -> bool:
+        """`key` None: any."""
+        if key is None:
+            return self.everything or not isinstance(self._topics.get(exchange), dict)
+        return self.may_topic(permission, exchange, key)
+
     def has(self, tag: str) -> bool:
         """An administrator has all tags."""
         return ADMINISTRATOR in self.tags or tag in self.tags

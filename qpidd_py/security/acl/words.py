@@ -24,8 +24,8 @@ POLICY: Final = "policytype"
 POLICIES: Final = ("reject", "ring", "self-destruct")
 CLASS: Final = "schemaclass"
 CLASSES: Final = (
-    *("acl", "binding", "broker", "channel", "exchange", "ha", "limit", "permission", "policy", "queue"),
-    *("session", "subscription", "topic", "user"),
+    *("acl", "binding", "broker", "channel", "event", "exchange", "ha", "limit", "parameter", "permission"),
+    *("policy", "queue", "session", "shovel", "subscription", "topic", "user"),
 )
 """First words of management requests."""
 COUNT: Final = "queuemaxcount"

@@ -361,6 +361,10 @@ REQUESTS: list[tuple[str, dict[str, Any], str]] = [
     ("policy.clear", {"name": "p"}, "access method schemaclass=policy"),
     ("ha.promote", {}, "access method name=promote"),
     ("acl.reload", {}, "access method schemaclass=acl name=reload"),
+    ("event.list", {}, "access query schemaclass=event"),
+    ("shovel.list", {}, "access query schemaclass=shovel"),
+    ("parameter.list", {}, "access query schemaclass=parameter"),
+    ("parameter.clear", {"component": "shovel", "name": "s"}, "access method schemaclass=parameter"),
     ("unknown", {}, "access method name=*"),
 ]
 
@@ -374,6 +378,35 @@ def test_requests_are_judged(realm: Realm, method: str, arguments: dict[str, Any
     assert "refused for user 'root'" in str(realm.ask(realm.root, method, **arguments))
     realm.rules(f"acl allow root {needed}", "acl deny root all", "acl allow all all")
     assert "refused for user 'root'" not in str(realm.ask(realm.root, method, **arguments))
+
+
+SHOVEL = {"src-uri": "amqp://", "dest-uri": "amqp://", "src-queue": "q", "dest-exchange": "x"}
+SHOVELS: list[tuple[dict[str, Any], str]] = [
+    ({}, "consume queue name=q"),
+    ({"src-queue": None, "src-exchange": "t", "src-exchange-key": "k"}, "bind exchange name=t routingkey=k"),
+    ({"src-queue": None, "src-exchange": "t", "src-exchange-queue": "q"}, "consume queue name=q"),
+    ({"dest-exchange-key": "k"}, "publish exchange name=x routingkey=k"),
+    ({"dest-uri": ["amqp://"], "dest-exchange-key": "k"}, "publish exchange name=x"),
+    ({"src-uri": ["amqp://"]}, "consume queue name=q"),
+    ({"dest-exchange": None, "dest-queue": "r"}, "publish exchange name=amq.default routingkey=r"),
+    ({"dest-exchange": None, "src-uri": "amqp://elsewhere"}, "publish exchange name=x"),
+]
+
+
+@pytest.mark.parametrize(("keys", "denied"), SHOVELS, ids=[each[1] for each in SHOVELS])
+def test_a_shovel_is_no_way_round(realm: Realm, keys: dict[str, Any], denied: str) -> None:
+    value = {name: each for name, each in {**SHOVEL, **keys}.items() if each is not None}
+
+    def put() -> str:
+        return str(realm.ask(realm.peer(), "parameter.set", component="shovel", name="s", value=value))
+
+    realm.rules(f"acl deny anna {denied}", "acl allow all all")
+    assert "refused for user 'anna'" in put() or "may not write all exchanges" in put()
+    realm.rules("acl deny anna publish exchange name=other", "acl deny anna consume queue name=o", "acl allow all all")
+    assert put() == "{}" if keys.get("src-uri") != "amqp://elsewhere" else "may not write all exchanges" in put()
+    value.update({"src-uri": "amqp://elsewhere", "dest-uri": "amqp://elsewhere"})
+    realm.rules(f"acl deny anna {denied}", "acl allow all all")
+    assert put() == "{}"
 
 
 def test_who_is_limited_administers_nothing(realm: Realm) -> None:

@@ -224,6 +224,26 @@ def test_routing_keys_of_a_topic_exchange(realm: Realm) -> None:
     assert realm.refusal(peer, bind) == ""
 
 
+def test_a_shovel_is_no_way_round_patterns_for_topics(realm: Realm) -> None:
+    realm.allow(".*", ".*", ".*")
+    realm.ask("user.put", user="anna", tags=["policymaker"])
+    realm.ask("topic.set", user="anna", exchange="t", write="^news", read="^news")
+    peer = realm.peer()
+    ends = {"src-uri": "amqp://", "dest-uri": "amqp://"}
+
+    def put(**value: str) -> str:
+        named = {name.replace("_", "-"): each for name, each in value.items()}
+        return str(realm.ask("parameter.set", peer, component="shovel", name="s", value={**ends, **named}))
+
+    for refused in ({"dest_exchange_key": "orders"}, {}):
+        assert "write access to topic" in put(src_queue="q", dest_exchange="t", **refused)
+    for refused in ({"src_exchange_key": "#"}, {}):
+        assert "read access to topic" in put(src_exchange="t", dest_queue="q", **refused)
+    assert put(src_queue="q", dest_exchange="t", dest_exchange_key="news") == "{}"
+    assert put(src_exchange="t", src_exchange_key="news.#", dest_queue="q") == "{}"
+    assert put(src_queue="q", dest_exchange="other") == "{}"
+
+
 def test_a_name_with_signs_of_patterns_is_taken_as_it_is(realm: Realm) -> None:
     realm.make(Exchange.Declare(exchange="t", exchange_type="topic"))
     realm.ask("user.put", user=".*", hash=HASH)
