@@ -32,7 +32,7 @@ _CONTENT: Final = tuple(
         ("pacemaker", _MONTH + rb" \S+ [\w-]+ *\[\d+\] \("),
         ("pacemaker", _MONTH + rb"  [\w.-]+\([^)]*\)\[\d+\]:"),  # a resource agent's line
         ("pacemaker", _MONTH + rb" \[\d+\] \S+ +[\w-]+: +\w+: "),
-        ("corosync", _MONTH + rb" \[\d+\] \S+ corosync "),
+        ("corosync", _MONTH + rb" \[\d+\] \S+ corosync ?\w+ +\["),
         ("syslog", rb"(?:<\d{1,3}>1? ?)?(?:" + _MONTH + rb"|" + _ISO + rb") \S+ [^\s\[:]+(?:\[\d+\])?:"),
         ("syslog", rb"<\d{1,3}>1 " + _ISO + rb" \S+ \S+ \S+ \S+ [-\[]"),
         (

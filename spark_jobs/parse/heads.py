@@ -93,7 +93,7 @@ _OLDER = re.compile(
     re.DOTALL,
 )
 _COROSYNC = re.compile(
-    rf"{_CLOCK} \[(?P<pid>\d+)\] (?P<node>\S+) (?P<daemon>corosync) (?P<level>\w+)\s+"
+    rf"{_CLOCK} \[(?P<pid>\d+)\] (?P<node>\S+) (?P<daemon>corosync) ?(?P<level>\w+)\s+"
     r"\[(?P<function>\w+)\s*\] (?P<body>.*)$",
     re.DOTALL,
 )

@@ -40,6 +40,30 @@ def test_wording(case):
     check(event, case["kind"], case["wanted"] | {"daemon": case["daemon"], "node": "n1"})
 
 
+SILENT = (
+    ("pacemakerd", "pacemaker-controld[55] exited with status 0 (OK)"),
+    ("pacemakerd", "The crmd process (888) exited: OK (0)"),
+    ("pacemakerd", "pacemaker-controld[55] is unresponsive to ipc after 1 tries"),
+    ("pacemakerd", "Subdaemon pacemaker-attrd[55] is unresponsive to IPC after 2 attempts (will recheck later)"),
+    ("pacemaker-controld", "Requesting fencing (on) targeting node n2 | action=4 timeout=150000"),
+    ("pacemaker-controld", "Node n2[2] - expected state is now down (was member)"),
+    (FENCED, "Operation 'on' targeting n2 by n1 for pacemaker-controld.5@n1: OK (complete) | id=939413ad"),
+    (FENCED, "Operation 'reboot' targeting n2 by n1 for c.5@n1: Result arrived too late | id=939413ad"),
+    (FENCED, "Operation 'off' [157846] targeting n2 using Fencing returned 1"),
+)
+
+
+@pytest.mark.parametrize(("daemon", "body"), SILENT, ids=lambda text: text[:40])
+def test_what_is_no_fact(daemon, body):
+    assert parsed({"p.log": lines_of(NEW.format(daemon, body))}) == []
+
+
+@pytest.mark.parametrize("head", ["corosyncnotice ", "corosyncwarning", "corosync notice "])
+def test_corosync_writes_its_level_with_and_without_a_blank(head):
+    event = one(f"Mar 22 10:57:27 [1649] n1 {head} [TOTEM ] A processor failed, forming new configuration.")
+    assert (event["kind"], event["source"], event["node"]) == ("token_lost", "corosync", "n1")
+
+
 def test_every_kind_has_a_case():
     """`node` and `resource` are crm_mon's, `lines_dropped` is below."""
     assert {case["kind"] for case in CASES} == CLUSTER_KINDS - {"node", "resource", "lines_dropped"}

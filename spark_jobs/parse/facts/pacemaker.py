@@ -7,7 +7,11 @@ Both wordings of a fact give the same columns:
     attrs            trans, action: of the transition; op (`broker_promote_0`), task (`promote`), resource;
                      target: node; ref, pe; event: of a fencing; fence: `reboot` or `off`; rc, call; cause, origin; ...
 
-Texts: lib/pengine, daemons/controld, daemons/fenced, daemons/attrd of Pacemaker 2.0.1 and 2.1.5, read from real logs.
+Texts: lib/pengine, daemons/controld, daemons/fenced, daemons/attrd, daemons/pacemakerd of Pacemaker 2.0.1 and 2.1.5,
+read from real logs; those of 1.1.10 to 1.1.14 and of 3.0 from their sources.
+
+No facts: an unfencing (`on`), a daemon that ended with status 0 (each stop in order does it), one that did not answer
+once, and a fencing's result that came when another one had been told.
 """
 
 from __future__ import annotations
@@ -17,8 +21,15 @@ import re
 from spark_jobs.parse.facts.rules import Fact, Rule, read, role, rule, split_op
 
 _UNSET = ("(unset)", "(null)")
-_CODES = {"0": "ok", "7": "not running", "8": "promoted", "9": "promoted (failed)"}
+_CODES = {"0": "ok", "1": "error", "7": "not running", "8": "promoted", "9": "promoted (failed)"}
 """Names that 2.1 writes for agents' exit codes which 2.0 writes as numbers only."""
+_RESULTS = {
+    "master": "promoted",
+    "master (failed)": "promoted (failed)",
+    "failed in promoted role": "promoted (failed)",
+}
+"""Names of 2.0 and 3.0 that 2.1 has others for; 3.0 begins its names with a capital."""
+_HOW = r"(?P<fence>reboot|off|poweroff)"
 _VERBS = "Fence|Shutdown|Promote|Re-promote|Demote|Recover|Restart|Reload|Stop|Start|Move|Migrate"
 _OPERATORS = re.compile(r"standby|cli-(?:prefer|ban|standby)|maintenance|shutdown")
 _NODES = re.compile(r"\((?P<places>[^()]*)\)\s*(?P<reason>.*)$")
@@ -51,6 +62,10 @@ def _result(fact: Fact) -> None:
         fact.attrs.setdefault("rc", match[1])
     elif fact.columns.get("result") in ("", None) and "rc" in fact.attrs:
         fact.columns["result"] = _CODES.get(fact.attrs["rc"], f"rc {fact.attrs['rc']}")
+    plain = fact.columns["result"].lower()
+    if plain in _RESULTS or plain in _CODES.values():
+        fact.columns["result"] = _RESULTS.get(plain, plain)
+        return
     head, found, detail = fact.columns["result"].partition(" (")
     if found and detail.endswith(")"):
         fact.columns["result"], fact.columns["reason"] = head, detail[:-1]
@@ -62,7 +77,7 @@ def _plan(fact: Fact) -> None:
     if verb in ("Fence", "Shutdown"):
         how, node, reason = re.match(r"(?:\((\w+)\)\s+)?(\S*)\s*(.*)$", rest, re.DOTALL).groups()  # type: ignore[union-attr]
         fact.columns |= {"peer": node} | ({"reason": reason.strip("'")} if reason else {})
-        fact.attrs |= {"fence": how} if how else {}
+        fact.attrs |= {"fence": how} | ({"task": "unfence"} if how == "on" else {}) if how else {}
         fact.planned = verb == "Shutdown"
         return
     resource, behind = (*rest.split(maxsplit=1), "")[:2]
@@ -139,7 +154,7 @@ _EVERYBODY = (
     rule(
         "peer_state",
         " state is now ",
-        r"Node (?P<peer>\S+) state is now (?P<new>\w+)",
+        r"(?:\w+: )?Node (?P<peer>[^\s\[]+)(?:\[\d+\] -)? state is now (?P<new>\w+)(?: \(was (?P<old>\w+)\))?",
         previous="old",
         source="origin",
     ),
@@ -147,19 +162,26 @@ _EVERYBODY = (
 _CONTROLD = (
     *_EVERYBODY,
     rule("fsa", "State transition ", r"State transition (?P<old>S_\w+) -> (?P<new>S_\w+)", None, input="reason"),
-    rule("quorum", "Quorum ", r"Quorum (?P<new>acquired|lost)\b"),
+    rule("quorum", "uorum ", r"(?:Membership \d+: q|Q)uorum (?P<new>acquired|lost)\b"),
     rule(
         "op_unexpected",
         "): expected '",
         r"Transition (?P<trans>-?\d+) action (?P<action>-?\d+) \((?P<op>\S+) on (?P<target>\S+)\): "
         r"expected '(?P<want>[^']*)' but got '(?P<result>[^']*)'",
-        _keyed,
+        _result,
     ),
     rule(
         "op_unexpected",
         " failed (target: ",
         r"Action (?P<action>\d+) \((?P<op>\S+)\) on (?P<target>\S+) failed "
         r"\(target: (?P<want>\S+) vs\. rc: (?P<rc>\d+)\)(?:: (?P<result>[^|]*))?",
+        _result,
+    ),
+    rule(  # of 1.1: it does not say where
+        "op_unexpected",
+        "Detected action (",
+        r"Detected action \((?P<trans>-?\d+)\.(?P<action>-?\d+)\) (?P<op>\S+)\.(?P<call>-?\d+)="
+        r"(?P<result>[^:|]*): failed",
         _result,
     ),
     rule(
@@ -178,7 +200,7 @@ _CONTROLD = (
     rule(
         "abort",
         " aborted",
-        r"Transition (?P<trans>-?\d+) aborted(?: by (?P<by>.+?))?: (?P<reason>[^|]*)",
+        r"Transition (?:(?P<trans>-?\d+) )?aborted(?: by (?P<by>.+?))?: (?P<reason>[^|]*)",
         _abort,
         source="origin",
     ),
@@ -198,7 +220,7 @@ _CONTROLD = (
         "op_request",
         "Requesting local execution of ",
         r"Requesting local execution of (?P<task>\S+) operation for (?P<resource>\S+) on (?P<target>\S+)"
-        r"(?: \| transition_key=(?P<action>\d+):(?P<trans>-?\d+):(?P<target_rc>\d+):(?P<uuid>\S+))?",
+        r"(?: \| transition(?:_key=| )(?P<action>\d+):(?P<trans>-?\d+):(?P<target_rc>\d+):(?P<uuid>\S+))?",
         _keyed,
     ),
     rule(
@@ -216,7 +238,8 @@ _CONTROLD = (
     rule(
         "op_result",
         "peration ",
-        r"(?:LRM o|O)peration (?P<op>\w\S*_\d+)(?: \(call=\d+, rc=(?P<rc>\d+)[^)]*\) |: )(?P<result>[a-z][^(|]*)"
+        r"(?:LRM o|O)peration (?P<op>\w\S*_\d+)(?: \(call=\d+, (?:rc=(?P<rc>\d+)|status=)[^)]*\) |: )"
+        r"(?P<result>[A-Za-z][^(|]*)"
         r"(?:\(node=(?P<target>[^,)\s]+)[^)]*\))?",
         _result,
     ),
@@ -229,12 +252,13 @@ _CONTROLD = (
     rule(
         "fence_request",
         "Requesting fencing ",
-        r"Requesting fencing \((?P<fence>\w+)\) (?:of|targeting) node (?P<peer>\S+)",
+        rf"Requesting fencing \({_HOW}\) (?:of|targeting) node (?P<peer>\S+)",
     ),
+    rule("fence_request", " fencing operation ", rf"Executing {_HOW} fencing operation \(\d+\) on (?P<peer>\S+)"),
     rule(
         "fence_notify",
         " terminated (",
-        r"Peer (?P<peer>\S+) was (?P<negated>not )?terminated \((?P<fence>\w+)\) by (?P<by>\S+(?: \w+)?) "
+        rf"Peer (?P<peer>\S+) was (?P<negated>not )?terminated \({_HOW}\) by (?P<by>\S+(?: \w+)?) "
         r"(?:on behalf of|for) (?P<client>[^:]+): (?P<result>[^|]*?)(?: \(ref=(?P<ref>[^)]+)\).*)?(?: \||$)",
         _fenced,
     ),
@@ -278,7 +302,7 @@ _FENCED = (
     rule(  # the controller says so itself
         "fence_request",
         " wants to fence ",
-        r"Client (?P<client>(?!pacemaker-controld|crmd)\S+) wants to fence \((?P<fence>\w+)\) '?(?P<peer>[^\s']+)'?",
+        rf"Client (?P<client>(?!pacemaker-controld|crmd)\S+) wants to fence \({_HOW}\) '?(?P<peer>[^\s']+)'?",
     ),
     rule("fence_device", "Added '", r"Added '(?P<device>[^']+)' to (?:the )?device list"),
     rule(
@@ -290,8 +314,8 @@ _FENCED = (
     rule(
         "fence_op_done",
         "Operation ",
-        r"Operation '?(?P<fence>\w+)'? (?:targeting|of) (?P<peer>\S+) (?:by|on) (?P<by>\S+(?: \w+)?) "
-        r"for (?P<client>[^\s:]+): (?P<result>[^|]*)",
+        rf"Operation '?{_HOW}'? (?:targeting|of) (?P<peer>\S+) (?:by|on) (?P<by>\S+(?: \w+)?) "
+        r"for (?P<client>[^\s:]+)(?: \(merged\))?: (?!Result arrived too late)(?P<result>[^|]*)",
         _fenced,
     ),
 )
@@ -310,15 +334,21 @@ _PACEMAKERD = (
     rule(
         "daemon_exit",
         "pacemaker-",
-        r"(?P<child>pacemaker-\w+)\[(?P<child_pid>\d+)\] (?:is )?"
-        r"(?P<result>exited with status [^|]*|terminated with signal [^|]*|unresponsive)",
+        r"(?:Subdaemon )?(?P<child>pacemaker-\w+)\[(?P<child_pid>\d+)\] (?:is )?"
+        r"(?P<result>exited with status (?!0\b)[^|]*|terminated with signal [^|]*|unresponsive(?=.* killed\b))",
         _exited,
     ),
     rule(
         "daemon_exit",
-        " process (",
-        r"The (?P<child>[\w-]+) process \((?P<child_pid>\d+)\) (?P<result>(?:terminated with|exited)[^|]*)",
+        " process ",
+        r"(?:The|Child process) (?P<child>[\w-]+) (?:process )?\((?P<child_pid>\d+)\) "
+        r"(?P<result>terminated with [^|]*|exited(?!: OK)[^|]*|can no longer be respawned)",
         _exited,
+    ),
+    rule(
+        "daemon_exit",
+        " had fatal failure",
+        r"Shutting cluster down because (?P<child>[\w-]+)\[(?P<child_pid>\d+)\] had (?P<result>fatal failure)",
     ),
     rule("stop_request", "Shutting down Pacemaker", r"Shutting down Pacemaker"),
     rule("start", "Starting Pacemaker ", r"Starting Pacemaker (?P<version>\S+)"),
