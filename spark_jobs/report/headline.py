@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from spark_jobs.report import dual, words
 from spark_jobs.report.units import UNKNOWN, by_note, clock, date, duration, moment, number, percent, plural, with_error
+from spark_jobs.solve.phases import UNFAILED
 
 Row = Mapping[str, Any]
 Document = Mapping[str, Any]
@@ -71,7 +72,7 @@ def what(document: Document) -> str:
     if new is None and incident["old_primary"] is None:  # none is known of: nothing can be said of it
         return _sentence(incident["why"], "") if incident["why"] else "Something failed, and no log here says what."
     if new is None:
-        taken = "no log here shows that another broker took over"
+        taken = "no log here shows that another node took over"
     elif new == incident["old_primary"]:
         taken = f"{new} became primary again"
     else:
@@ -242,7 +243,7 @@ def clients(document: Document) -> str:
 def noticed(document: Document) -> str:
     row = phase(document, "fault")
     if row["end"] is None:
-        return "No line here says that anything had failed."
+        return _sentence(row["note"] or UNFAILED, "")
     place = f"{row['end_file']}:{row['end_line']}"
     event = next((event for event in document["events"] if event["place"] == place), None)
     said = words.sentence(event) if event is not None else words.plain(row["end_what"])

@@ -26,13 +26,17 @@ from spark_jobs.schema import Event
 from spark_jobs.solve import power
 from spark_jobs.solve.bounds import Bound, Phase
 from spark_jobs.solve.signs import (
+    CLUSTER,
     MANAGER,
     OWN,
     Facts,
     Promotion,
     attr,
+    by_hand,
     certainly_before,
     is_done,
+    is_failed_monitor,
+    is_fenced,
     is_loss,
     matches,
     select,
@@ -42,6 +46,8 @@ from spark_jobs.solve.signs import (
 NEEDS_PRIMARY: Final = frozenset(
     {"planned", "fencing", "partition", "controller", "hang", "crash", "kill", "power-loss", "unknown"}
 )
+FEWEST: Final = 2
+"""Nodes of a cluster."""
 _PRIMARY: Final = re.compile(r"the primary (\S+) (?:died|hangs|is down)")
 _CLOSED: Final = re.compile(r"reset|closed|refused|EOF|end of file|broken pipe", re.I)
 
@@ -57,9 +63,22 @@ class Cause:
 
 
 def clients_only(facts: Facts) -> Cause:
-    """That the primary stayed is only known if every broker that any log names wrote one."""
-    stayed = facts.own and set(facts.brokers) <= set(facts.own)
-    return Cause("no-failover" if stayed else "unknown", "clients stood still, and no log of the cluster says why")
+    kind = "no-failover" if facts.own and _would_be_here(facts, ()) else "unknown"
+    return Cause(kind, "clients stood still, and no log of the cluster says why")
+
+
+def _would_be_here(facts: Facts, rows: Sequence[Event]) -> bool:
+    """Is a promotion that no log shows none?  If whoever promotes has a log here: the manager; a DC with quorum, which
+    was idle in the end; or all nodes that any log names."""
+    if any(event.get("source") == MANAGER for event in facts.rows):
+        return True
+    alone = {event.get("node") for event in rows if _is_minority(event, event.get("node"))}
+    if any(matches(event, "fsa", new="S_IDLE") and event.get("node") not in alone for event in rows):
+        return True
+    if facts.own and facts.promotions and {*facts.brokers} <= facts.own.keys():
+        return True
+    unnamed = max((len(attr(event, "left").split()) for event in rows), default=0)
+    return {*facts.brokers, *facts.members, *facts.written} <= facts.managed and len(facts.managed) > unnamed
 
 
 @dataclass(frozen=True)
@@ -71,6 +90,10 @@ class CauseScene:
     before: Sequence[Event]
     after: Sequence[Event]
     victim: str
+
+    @property
+    def near(self) -> Sequence[Event]:
+        return self.facts.around(self.rows)
 
     def all(self, *kinds: str, **columns: object) -> list[Event]:
         return select(self.rows, *kinds, **columns)
@@ -85,7 +108,7 @@ class CauseScene:
 
 def of(facts: Facts, rows: Sequence[Event], old: Promotion | None, promotions: Sequence[Promotion]) -> Cause:
     """`rows`: the incident's facts; `old`: the primary when it began."""
-    victim = old.node if old else _named(rows, promotions)
+    victim = old.node if old else _named(facts, rows, promotions)
     if not facts.has_primary or not (victim or promotions):
         return _without_primary(facts, rows)
     hi = promotions[0].hi if promotions else None
@@ -93,16 +116,22 @@ def of(facts: Facts, rows: Sequence[Event], old: Promotion | None, promotions: S
     after = [event for event in rows if hi is not None and event["ts_lo"] > hi]
     scene = CauseScene(facts, rows, before, after, victim or "")
     if not promotions and not _primary_gone(scene):
-        return _alarm(scene)
+        alarm = _alarm(scene)
+        if _would_be_here(facts, rows):
+            return alarm
+        why = f"{alarm.why}, and no log here says whether the primary stayed"
+        return Cause("unknown", why, alarm.evidence)
     found = next(filter(None, (rule(scene) for rule in _RULES)), None)
     if found is not None:
         return replace(found, victim=victim)
     what = "was replaced" if promotions else "was lost"
     why = f"the primary {what}, and no log tells whether its process, its node or the network failed"
+    if victim is None:
+        why = f"{promotions[0].node} was promoted, and no log here tells of a primary before it"
     return Cause("unknown", why, victim=victim)
 
 
-def _named(rows: Sequence[Event], promotions: Sequence[Promotion]) -> str | None:
+def _named(facts: Facts, rows: Sequence[Event], promotions: Sequence[Promotion]) -> str | None:
     """The node that the others name as the lost primary."""
     new = {promotion.node for promotion in promotions}
     for event in rows:
@@ -111,7 +140,7 @@ def _named(rows: Sequence[Event], promotions: Sequence[Promotion]) -> str | None
         said = _PRIMARY.match(event.get("reason") or "") if event.get("source") == MANAGER else None
         if said and said[1] not in new:
             return said[1]
-        if _gives_up(event) and subject(event) not in new:
+        if _gives_up(facts, event) and subject(event) not in new:
             return subject(event)
         if matches(event, "will_fence", "fence_op_done") and event.get("peer") and promotions:
             return str(event["peer"])
@@ -120,10 +149,10 @@ def _named(rows: Sequence[Event], promotions: Sequence[Promotion]) -> str | None
     return None
 
 
-def _gives_up(event: Event) -> bool:
+def _gives_up(facts: Facts, event: Event) -> bool:
     """A plan that ends a primary: `Stop broker ( Promoted node2 )`, `Demote broker ( Promoted -> Unpromoted n )`."""
     ends = event["kind"] == "plan" and attr(event, "task") in ("stop", "demote", "move", "recover")
-    return ends and (event.get("old") or event.get("new")) == "Promoted"
+    return ends and (event.get("old") or event.get("new")) == "Promoted" and not facts.is_other(event)
 
 
 def _primary_gone(scene: CauseScene) -> bool:
@@ -137,7 +166,7 @@ def _alarm(scene: CauseScene) -> Cause:
     asked, fenced = scene.all("fence_request", "will_fence"), scene.all("fence_op_done", "fence_notify")
     died = [e for e in scene.all("daemon_exit") if e.get("node") != scene.victim]
     if asked or fenced:
-        why = f"{_fenced(fenced, asked)}; it was not the primary's"
+        why = f"{_fenced(fenced, asked, scene.near)}; it was not the primary's"
         return Cause("no-failover", why, (*asked[:2], *fenced[:2]))
     if died:
         return Cause("no-failover", f"{_failed(died[0])}, which was not the primary's", tuple(died[:2]))
@@ -146,8 +175,10 @@ def _alarm(scene: CauseScene) -> Cause:
         why = "the token was lost, and " + ("the same members went on" if formed else "no log here shows what followed")
         return Cause("false-alarm", why, (*tokens[:1], *formed[:1]))
     if left:
-        return Cause("no-failover", "a node left that was not the primary's", tuple(left[:2]))
-    return Cause("no-failover", "the primary stayed", tuple(scene.rows[:1]))
+        gone = {event.get("peer") for event in scene.all("peer_state", new="lost")}
+        which = " that was not the primary's" if gone and scene.victim not in gone else ""
+        return Cause("no-failover", f"a node left{which}", tuple(left[:2]))
+    return Cause("no-failover", "no log here shows a failure of the primary", tuple(scene.rows[:1]))
 
 
 def _without_primary(facts: Facts, rows: Sequence[Event]) -> Cause:
@@ -158,15 +189,23 @@ def _without_primary(facts: Facts, rows: Sequence[Event]) -> Cause:
     stopped = stopped or select(rows, "stop_request")
     if fenced or asked:
         about = str((fenced or asked)[0].get("peer") or "")
-        return Cause("fencing", _fenced(fenced, asked), (*asked[:2], *fenced[:2]), about=about)
+        return Cause("fencing", _fenced(fenced, asked, facts.around(rows)), (*asked[:2], *fenced[:2]), about=about)
     if died:
         return Cause("controller", _failed(died[0]), tuple(died[:3]), about=died[0].get("node") or "")
     if stopped:
         return _stopped(facts, rows, stopped)
-    ended = [event for event in rows if is_done(event, "stop")]
-    if ended and not (left or tokens or select(rows, "op_unexpected")):
+    ended = [event for event in rows if is_done(event, "stop") or is_done(event, "demote")]
+    failed = [*filter(is_failed_monitor, rows)]
+    if ended and not (left or tokens or failed):
         names = sorted({attr(event, "resource") for event in ended})
-        return Cause("moved", f"{', '.join(names)} ended in order, and no log here says who asked", (ended[0],))
+        asked = [event for event in rows if event.get("planned")]
+        who = "somebody changed what is to run where" if asked else "no log here says who asked"
+        return Cause("moved", f"{', '.join(names)} ended in order, and {who}", (*asked[:1], ended[0]))
+    if failed and not (left or tokens):
+        first = next(filter(subject, failed), failed[0])
+        where = f" on {subject(first)}" if subject(first) else ""
+        about = f"{attr(first, 'resource')} failed{where} ({first.get('result')})"
+        return Cause("unknown", about, tuple(failed[:2]), about=subject(first))
     what = "a node left" if left else "the token was lost" if tokens else "something failed"
     why = f"{what}, and no log here says which node was the primary"
     return Cause("unknown", why, tuple(left[:2] or rows[:1]))
@@ -183,9 +222,15 @@ def _stopped(facts: Facts, rows: Sequence[Event], stops: Sequence[Event]) -> Cau
     last = max(stops, key=lambda event: event["ts_est"])
     starts = [e for e in select(rows, "start") if attr(e, "daemon") == "pacemakerd" and e["ts_est"] > last["ts_est"]]
     why = f"Pacemaker was stopped on {', '.join(nodes)}"
-    others = sorted(facts.members - {*nodes})
-    if others:
-        why += f", and no log here says whether {', '.join(others)} went on"
+    others = facts.members - {*nodes}
+    size = max((int(attr(event, "count", "0")) for event in facts.kinds.get("members", ())), default=0)
+    if not others and len(nodes) < max(FEWEST, size):
+        why += ", and no log here says whether the other nodes went on"
+    elif others:
+        went = others & _alive_after(facts, last)
+        why += f", and {', '.join(sorted(went))} went on" if went else ""
+        silent = ", ".join(sorted(others - went))
+        why += f", and no log here says whether {silent} went on" if silent else ""
     elif starts:
         down = Phase("down", Bound.of(last), Bound.of(starts[0]))
         why += f": all of the cluster was down for {(down.duration or 0) / 1e6:.1f} s"
@@ -195,11 +240,24 @@ def _stopped(facts: Facts, rows: Sequence[Event], stops: Sequence[Event]) -> Cau
     return Cause("down", why, (*stops[:2], *starts[:1]), about=nodes[0])
 
 
-def _fenced(fenced: Sequence[Event], asked: Sequence[Event]) -> str:
+def _alive_after(facts: Facts, last: Event) -> set[str]:
+    """Nodes of which a line says something that is certainly later; one that starts had not gone on."""
+    first: dict[str, Event] = {}
+    for event in facts.rows:
+        ran = matches(event, "op_result", "op_confirmed", result="ok")
+        node = subject(event) if ran else str(event.get("node")) if event.get("source") in CLUSTER else ""
+        if certainly_before(last, event):
+            first.setdefault(node, event)
+    return {node for node, event in first.items() if event["kind"] != "start"}
+
+
+def _fenced(fenced: Sequence[Event], asked: Sequence[Event], near: Sequence[Event]) -> str:
     """`node node2 was fenced, asked for by stonith_admin (an administrator's command)`"""
     peers = sorted({str(event["peer"]) for event in (*fenced, *asked) if event.get("peer")})
-    ended = {event["peer"] for event in fenced if event.get("result") == "OK" and event.get("peer")}
-    word = "was fenced" if ended >= set(peers) else "was to be fenced, and no log here says that it was"
+    done = [event for event in near if is_fenced(event) and event["peer"] in peers]
+    word = "was said to be down by an administrator" if all(map(by_hand, done)) else "was fenced"
+    if not {event["peer"] for event in done} >= {*peers}:
+        word = "was to be fenced, and no log here says that it was"
     by = next((attr(event, "client") for event in (*asked, *fenced) if attr(event, "client")), "")
     reason = next((event["reason"] for event in asked if event.get("reason")), "")
     name = by.partition(".")[0]
@@ -218,7 +276,7 @@ def _commanded(scene: CauseScene) -> Cause | None:
     if not asked or not attr(asked[0], "client") or any(not certainly_before(asked[0], sign) for sign in signs):
         return None
     fenced = scene.all("fence_op_done", peer=scene.victim)
-    return Cause("fencing", _fenced(fenced, asked), (*asked[:1], *fenced[:1]))
+    return Cause("fencing", _fenced(fenced, asked, scene.near), (*asked[:1], *fenced[:1]))
 
 
 def _planned(scene: CauseScene) -> Cause | None:
@@ -227,8 +285,10 @@ def _planned(scene: CauseScene) -> Cause | None:
     first_failure = min((event["ts_est"] for event in failed), default=None)
     if asked and (first_failure is None or asked[0]["ts_est"] < first_failure):
         return Cause("planned", _wish(asked[0]), tuple(asked[:3]))
-    orderly = [event for event in scene.before if _is_orderly(event, scene.victim)]
-    if not failed and any(is_done(event, "demote") for event in orderly):
+    orderly = [event for event in scene.before if _is_orderly(event, scene)]
+    near = scene.facts.around(scene.before)
+    doubt = any(is_failed_monitor(event) or event["kind"] == "sched_failed_op" for event in near)
+    if not failed and not doubt and any(is_done(event, "demote") for event in orderly):
         why = "the primary was demoted in order, and no log here shows a failure"
         return Cause("planned", why, tuple(orderly[:2]))
     return None
@@ -256,8 +316,9 @@ def _wish(event: Event) -> str:
     return texts.get(event["kind"], event.get("reason") or f"{event['kind']} was asked for")
 
 
-def _is_orderly(event: Event, victim: str) -> bool:
-    return subject(event) == victim and (_gives_up(event) or is_done(event, "demote"))
+def _is_orderly(event: Event, scene: CauseScene) -> bool:
+    ends = _gives_up(scene.facts, event) or is_done(event, "demote")
+    return ends and subject(event) == scene.victim and not scene.facts.is_other(event)
 
 
 def _partition(scene: CauseScene) -> Cause | None:
@@ -279,7 +340,7 @@ def _partition(scene: CauseScene) -> Cause | None:
     return None
 
 
-def _is_minority(event: Event, node: str) -> bool:
+def _is_minority(event: Event, node: str | None) -> bool:
     if matches(event, "isolated", node=node):
         return event.get("result") != "ended"
     return matches(event, "quorum_state", "quorum", node=node) and event.get("new") in ("non-primary", "lost")
@@ -329,9 +390,10 @@ def _crash(scene: CauseScene) -> Cause | None:
     if not left or not (lost or scene.early("token_lost")):
         return None
     evidence = (left[0], *lost[:1])
-    if scene.victim not in scene.facts.managed:
+    silent = [name.capitalize() for name, nodes in scene.facts.daemons.items() if scene.victim not in nodes]
+    if silent:
         what = "crashed, was cut off, or only its cluster software ended"
-        why = f"the others lost {scene.victim}, and no log of Pacemaker there tells whether it {what}"
+        why = f"the others lost {scene.victim}, and no log of {' or '.join(silent)} there tells whether it {what}"
         return Cause("unknown", why, evidence)
     why = f"the node of {scene.victim} was lost" if lost else f"a node was lost while {scene.victim} was primary"
     return Cause("crash", why, evidence)

@@ -16,7 +16,19 @@ from spark_jobs.solve import power
 from spark_jobs.solve.bounds import Phase
 from spark_jobs.solve.incidents import Incident
 from spark_jobs.solve.phases import UNPROMOTED
-from spark_jobs.solve.signs import MANAGER, OWN, SECOND, Facts, attr, places, subject
+from spark_jobs.solve.signs import (
+    MANAGER,
+    OWN,
+    SECOND,
+    Facts,
+    attr,
+    by_hand,
+    certainly_before,
+    is_failed_monitor,
+    is_fenced,
+    places,
+    subject,
+)
 
 CERTAIN, LIKELY, POSSIBLE = "certain", "likely", "possible"
 PAUSE_BEFORE: Final = 5 * SECOND
@@ -103,19 +115,29 @@ def _monitor_timeout(scene: Scene) -> Iterable[Found]:
         text = f"{event.get('result') or ''} {event.get('reason') or ''}".lower()
         if attr(event, "task") != "monitor" or ("timed out" not in text and "timeout" not in text):
             continue
-        ended = [e for e in scene.of("exit", "daemon_exit", "stop") if subject(e) == subject(event)]
+        ended = [e for e in scene.rows if _ended(e) and subject(e) == subject(event) and not certainly_before(event, e)]
         if not ended:
             about = f"the monitor of {attr(event, 'resource')} on {subject(event)} got no answer in time"
-            yield f"{about}, and no line here says that it ended: a longer timeout may avoid this", LIKELY, (event,)
+            yield f"{about}, and no line here says that it had ended: a longer timeout may avoid this", LIKELY, (event,)
             return
+
+
+def _ended(event: Event) -> bool:
+    gone = is_failed_monitor(event) and event.get("result") == "not running"
+    return gone or is_fenced(event) or event["kind"] in ("exit", "daemon_exit", "stop")
 
 
 def _fence_retries(scene: Scene) -> Iterable[Found]:
     failed = [e for e in scene.of("fence_op_done") if e.get("result") not in ("OK", None)]
     asked = scene.of("fence_request")
-    if failed:
-        yield f"fencing of {failed[0].get('peer')} failed ({failed[0].get('result')})", CERTAIN, failed[:3]
-    elif len(asked) > len({event.get("peer") for event in asked}):
+    for peer in sorted({str(event.get("peer")) for event in failed}):
+        mine = [event for event in failed if event.get("peer") == peer]
+        done = [e for e in scene.rows if is_fenced(e) and e.get("peer") == peer and not certainly_before(e, mine[0])]
+        how = "once" if len(mine) == 1 else f"{len(mine)} times"
+        end = ", and was done" if done else ""
+        end = ", and an administrator said that it was down" if done and all(map(by_hand, done)) else end
+        yield f"fencing of {peer} failed {how} ({mine[0].get('result')}){end}", CERTAIN, (*mine[:3], *done[:1])
+    if not failed and len(asked) > len({event.get("peer") for event in asked}):
         yield f"fencing of {asked[-1].get('peer')} was asked for {len(asked)} times", LIKELY, asked[:3]
 
 
@@ -210,7 +232,7 @@ def _no_fencing(scene: Scene) -> Iterable[Found]:
     if scene.incident.cause.type != "partition" or not scene.incident.promotions:
         return
     first = scene.incident.promotions[0]
-    done = [e for e in scene.of("fence_op_done") if e.get("result") == "OK"]
+    done = [event for event in scene.rows if is_fenced(event) and event["peer"] == scene.incident.victim]
     early = [event for event in done if event["ts_lo"] <= first.hi]
     if not early:
         what = "only after" if done else "not, or no log says so, before"
@@ -238,11 +260,17 @@ def _manager_gone(scene: Scene) -> Iterable[Found]:
     """No promotion is known."""
     if scene.incident.promotions or scene.incident.victim is None:
         return
-    waiting = [e for e in scene.rows if e.get("source") == MANAGER and e["kind"] == "no_primary"]
+    waiting = [e for e in scene.rows if e.get("source") == MANAGER and _says_why(e)]
     if waiting:
         yield f"{UNPROMOTED}; the manager says: {waiting[-1].get('reason')}", CERTAIN, waiting[-1:]
     else:
         yield f"{UNPROMOTED}, and no manager's log says why", POSSIBLE, scene.incident.seeds[:1]
+
+
+def _says_why(event: Event) -> bool:
+    return bool(event.get("reason")) and (
+        event["kind"] in ("no_primary", "refused") or event.get("result") == "refused"
+    )
 
 
 def _journals(scene: Scene) -> Iterable[Found]:

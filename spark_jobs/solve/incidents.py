@@ -27,11 +27,13 @@ from spark_jobs.solve.signs import (
     Promotion,
     attr,
     certainly_before,
+    is_done,
     is_state,
     lines_dropped,
     place,
     places,
     select,
+    subject,
 )
 
 GAP: Final = 120 * SECOND
@@ -110,8 +112,12 @@ class Incident:
     def facts(self, facts: Facts) -> Sequence[Event]:
         """Everything from when the one before had settled until the next one."""
         if self.settled is None or self.promotions:
-            return facts.between(self.since, self.until)
-        return facts.between(self.since, min(self.settled + 1, self.until or self.settled + 1))
+            return facts.during(self.since, self.until)
+        return facts.during(self.since, min(self.settled + 1, self.until or self.settled + 1))
+
+    def near(self, facts: Facts) -> Sequence[Event]:
+        """All that may belong to it by their bounds: what may deny that there is no such line."""
+        return facts.between(self.since, self.until)
 
 
 def find(facts: Facts, outages: Iterable[Mapping[str, Any]] = (), cluster: str = "") -> list[Incident]:
@@ -249,13 +255,13 @@ def _freshness(event: Event, facts: Facts) -> bool | None:
 
 def _of_cluster(event: Event, facts: Facts) -> bool | None:
     kind = event["kind"]
-    if kind in ("will_fence", "fence_request", "fence_op_done"):
+    if kind in ("will_fence", "fence_request", "fence_op_done", "fence_notify"):
         return False
     if kind in ("stop_request", "stopped") and not facts.has_primary:
         return True if attr(event, "daemon") == "pacemakerd" else None
     if kind in ("token_lost", "daemon_exit", "self_fenced"):
         return True
-    if kind == "initiate" and attr(event, "task") == "demote":
+    if kind == "initiate" and attr(event, "task") == "demote" and not facts.is_other(event):
         return True
     return True if facts.is_dead_broker(event) else None
 
@@ -264,7 +270,7 @@ def _settled(facts: Facts, group: Incident, until: int | None) -> Event | None:
     """The new primary is active and the DC idle, whichever of them has a log here."""
     done, dead = group.promotions[-1].done if group.promotions else group.seeds[-1], group.dead
     begin = max(min(event["ts_lo"] for event in (done, dead) if event), group.begin - GAP)
-    after = [event for event in facts.between(begin, until) if not certainly_before(event, done)]
+    after = [event for event in facts.during(begin, until) if not certainly_before(event, done)]
     after = [event for event in after if dead is None or _ticked(dead, event)]
     moments: list[Event | None] = []
     if group.promotions:
@@ -296,12 +302,18 @@ def _is_routine(incident: Incident, facts: Facts) -> bool:
     failed = any(event["kind"] == "primary_lost" or _is_death(event, facts) for event in incident.seeds)
     if incident.promotions and incident.old is None and not failed:
         first = incident.promotions[0]
-        started = facts.first(lambda e: e["kind"] == "start" and e.get("source") != MANAGER, None, first.at)
+        started = facts.first(lambda e: _brings_up(e, first, facts), None, first.at)
         return (first.term == 1 or (first.term is None and started is not None)) and len(incident.promotions) == 1
     if incident.promotions or incident.outages:
         return False
     stopped = {event.get("node") for event in incident.facts(facts) if event["kind"] == "stop"}
     return bool(stopped) and stopped >= set(facts.own)
+
+
+def _brings_up(event: Event, first: Promotion, facts: Facts) -> bool:
+    if event["kind"] == "start":
+        return event.get("source") != MANAGER
+    return is_done(event, "start") and subject(event) == first.node and not facts.is_other(event)
 
 
 # ---- clients --------------------------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ def _unreplicated(span: Span, facts: Facts) -> Iterable[Row]:
     counted: set[str] = set()
     waiting: deque[Event] = deque()
     sure: Event | None = None
-    for event in facts.between(span.promotion.at, span.to_hi):
+    for event in facts.during(span.promotion.at, span.to_hi):
         if event["kind"] == "membership" and event.get("node") == span.node and event.get("peer"):
             counted = counted | {event["peer"]} if event.get("result") == "ready" else counted - {event["peer"]}
         elif event["kind"] == "confirm_sent" and event.get("node") == span.node:

@@ -31,11 +31,13 @@ from spark_jobs.solve.signs import (
     attr,
     certainly_before,
     is_done,
+    is_failed_monitor,
+    is_fenced,
+    is_known,
     is_loss,
     is_state,
     matches,
     place,
-    select,
     subject,
 )
 
@@ -43,6 +45,13 @@ ANSWER: Final = 10_000
 """us from when a broker sends an answer until its client has it, in a network that is well."""
 UNPROMOTED: Final = "no log here shows a promotion"
 """A log that is not here may."""
+UNFAILED: Final = "no line here says that anything had failed"
+_FENCING: Final = frozenset(
+    {"fence_request", "will_fence", "fence_delay", "fence_op_done", "fence_notify", "self_fenced"}
+)
+_TROUBLE: Final = frozenset(
+    {"token_lost", "leave_missed", "daemon_exit", "sched_failed_op", "exit", "hung", "primary_lost", "backup_lost"}
+)
 NAMES: Final = (
     *("fault", "detection", "decision", "fencing", "promotion", "recovering", "path"),
     *("first_client", "all_clients", "redundancy"),
@@ -94,13 +103,18 @@ class _Scene:
     def _first(
         self, wanted: Callable[[Event], bool], since: Event | None = None, until: Event | None = None
     ) -> Event | None:
-        """Not certainly before `since`, not certainly behind `until`."""
+        """Of those that are not certainly before `since` nor certainly behind `until`, the one that had happened first
+        for certain: a line of a coarse clock makes nothing worse.  It may have begun with any of them."""
+        found = []
         for event in self.rows:
             early = since is not None and certainly_before(event, since)
             late = until is not None and certainly_before(until, event)
             if not early and not late and wanted(event):
-                return event
-        return None
+                found.append(event)
+        best = min(found, key=lambda event: (not is_known(event), event["ts_hi"]), default=None)
+        if best is None or not is_known(best):
+            return found[0] if found else None
+        return {**best, "ts_lo": min(event["ts_lo"] for event in found if is_known(event))}
 
     # ---- what happened -----------------------------------------------------------------------------------------------
 
@@ -124,7 +138,8 @@ class _Scene:
 
     def fault(self) -> Phase:
         if self.death is None:
-            return Phase("fault", note="no line here says that anything had failed")
+            told = any(map(_is_trouble, self.incident.near(self.facts)))
+            return Phase("fault", note="no line here says what failed first" if told else UNFAILED)
         end = Bound.of(self.death)
         asked = self.cause.type in ("fencing", "down", "moved") and self.death["kind"] != "token_lost"
         if asked or self.cause.type == "planned":
@@ -144,7 +159,9 @@ class _Scene:
     def _last_life(self, death: Bound) -> Bound | None:
         """The latest of: what it wrote itself, and the token that was still there before it was missed."""
         found: list[Bound] = []
-        own = [e for e in self.facts.between(None, death.est) if e.get("node") == self.victim and self._lives(e)]
+        own = [e for e in self.facts.between(None, death.est + 1) if e.get("node") == self.victim and self._lives(e)]
+        line = death.line
+        own = [e for e in own if line is None or not (certainly_before(line, e) or place(e) == place(line))]
         if own and self.cause.type != "partition":
             found.append(Bound.of(own[-1]))
         if death.line is not None and death.line["kind"] == "token_lost" and attr(death.line, "token").isdigit():
@@ -206,12 +223,14 @@ class _Scene:
     def _fencing(self) -> Phase:
         # an administrator may have asked before anything had failed
         asked = self._first(self._asks_fencing, self.death) or self._first(self._asks_fencing)
+        done = self._first(is_fenced)
         if asked is None:
-            done = self._first(lambda e: e["kind"] == "fence_op_done")
-            note = "no log here says who asked for it" if done else "no log here asks for fencing"
+            spoken = done or any(map(_speaks_of_fencing, self.incident.near(self.facts)))
+            note = "no line here says when it was asked for" if spoken else "no log here asks for fencing"
             return Phase("fencing", None, Bound.of(done) if done else None, note)
-        told = select(self.rows, "fence_op_done", peer=asked.get("peer"), result="OK")
-        told = [e for e in told if e["ts_hi"] >= asked["ts_lo"]]
+        told = [e for e in self.rows if is_fenced(e) and e.get("peer") == asked.get("peer")]
+        told = [e for e in told if not certainly_before(e, asked)]
+        told.sort(key=lambda event: event["kind"] != "fence_op_done")
         # on the node that asked, there is no error of clocks in it
         done = next((e for e in told if e.get("node") == asked.get("node")), told[0] if told else None)
         return self._phase("fencing", asked, done, f"{asked.get('peer')} was never reported as fenced")
@@ -236,7 +255,8 @@ class _Scene:
         active = self._first(lambda e: is_state(e, new.node, "active"), new.done)
         if new.node not in self.facts.own:
             return Phase("recovering", note=f"no log of the broker on {new.node}")
-        near = {**new.done, "ts_est": new.at - SECOND, "ts_lo": new.done["ts_lo"] - SECOND}
+        earlier = ("ts_wall", "ts_est", "ts_lo", "ts_hi")
+        near = {**new.done, **{name: new.done[name] - SECOND for name in earlier}, "ts_mono": None}
         begin = self._first(lambda e: is_state(e, new.node, "recovering"), near) or new.done
         if active is None:
             return self._open("recovering", Bound.of(begin), f"{new.node} did not become active")
@@ -294,6 +314,16 @@ def _listed(event: Event, new: Promotion) -> tuple[str, bool]:
         return str(event["peer"]), event.get("result") == "ready"
     node = str(event.get("node") or "")
     return (node, True) if node != new.node and is_state(event, node, "ready") else ("", False)
+
+
+def _is_trouble(event: Event) -> bool:
+    """Says that something is not well."""
+    gone = matches(event, "peer_state", new="lost") or is_loss(event) or is_failed_monitor(event)
+    return gone or event["kind"] in _TROUBLE or _speaks_of_fencing(event)
+
+
+def _speaks_of_fencing(event: Event) -> bool:
+    return event["kind"] in _FENCING or (matches(event, "plan") and attr(event, "task") == "fence")
 
 
 def _is_decision(event: Event) -> bool:

@@ -39,6 +39,8 @@ from spark_jobs.solve.signs import (
     Facts,
     Promotion,
     attr,
+    by_hand,
+    is_fenced,
     is_loss,
     place,
     places,
@@ -113,10 +115,8 @@ def _span_row(span: Span, cluster: str) -> Row:
 
 def _span(facts: Facts, number: int) -> Span:
     promotion = facts.promotions[number]
-    node, since = promotion.node, promotion.at if promotion.lo is None else promotion.lo
-    again = next((other.at for other in facts.promotions[number + 1 :] if other.node == node), None)
-    # lines of the life before this promotion say nothing about its end
-    rows = [row for row in facts.between(promotion.at, again) if row["ts_lo"] > since]
+    node = promotion.node
+    rows = [*_later(facts, number)]
     own = [row for row in rows if row.get("source") in OWN and row.get("node") == node]
     # a broker that still wrote afterwards: that fencing was none
     ends = [e for e in rows if _ends(e, promotion, facts) and (e.get("source") in OWN or not _lives_after(e, own))]
@@ -130,6 +130,23 @@ def _span(facts: Facts, number: int) -> Span:
     return Span(promotion, to_lo, end["ts_hi"], end["ts_est"], end, tuple(ends), confirms)
 
 
+def _later(facts: Facts, number: int) -> Iterable[Event]:
+    """Lines since the promotion.  Those of the node that tells of it have its clock's order; others may be of an
+    earlier time as primary, if it had one, unless they are later by their estimates, too."""
+    promotion = facts.promotions[number]
+    again = next((other.at for other in facts.promotions[number + 1 :] if other.node == promotion.node), None)
+    held = any(other.node == promotion.node for other in facts.promotions[:number])
+    done, begun = promotion.done, False
+    for row in facts.between(promotion.since, again):
+        begun = begun or row is done
+        if row.get("node") == done.get("node"):
+            later = begun
+        else:
+            later = row["ts_lo"] > promotion.since and (row["ts_est"] >= promotion.at or not held)
+        if later:
+            yield row
+
+
 def _ends(event: Event, promotion: Promotion, facts: Facts) -> bool:
     """True if it shows that the node is no longer primary."""
     kind, source, node = event["kind"], event.get("source"), promotion.node
@@ -138,14 +155,14 @@ def _ends(event: Event, promotion: Promotion, facts: Facts) -> bool:
         return event.get("node") == node and (kind in ("demote", "stop", "log_end", "start", "fenced_self") or stepped)
     if source == MANAGER:
         return event.get("peer") == node and kind in ("exit", "start")
-    if kind == "fence_op_done":
-        return event.get("peer") == node and event.get("result") == "OK"
+    if is_fenced(event):
+        return event.get("peer") == node and not by_hand(event)
     return _ended_by_agent(event, node, facts)
 
 
 def _ended_by_agent(event: Event, node: str, facts: Facts) -> bool:
     """`demote` is only there for the broker; a `stop` may be that of any resource, so it does not count."""
-    if subject(event) != node:
+    if subject(event) != node or facts.is_other(event):
         return False
     if event["kind"] in ("op_result", "op_confirmed") and attr(event, "task") == "demote":
         return event.get("result") in ("ok", "not running")
@@ -214,7 +231,7 @@ def _dual(old: Span, new: Span, facts: Facts, cluster: str) -> Row:
         "roles": roles,
         "verdict": verdict,
         **_margins(old, new),
-        "why": _why(old, new, roles, order, late, held),
+        "why": _why(old, new, roles, order, late, held) or _open(old, facts),
         "confirms_by_old": len(late) if roles != EXCLUDED else 0,
         "confirms_by_new": _confirms_beside(old, new) if roles != EXCLUDED else 0,
         "signs": _independent(old, new, facts),
@@ -298,7 +315,7 @@ def _why(
     if order is not None:
         return f"{order[0].get('node')} saw {_called(order[0])} before it asked for the promotion of {new.node}"
     if old.end is None:
-        return f"no line here says when {old.node} ended"
+        return ""
     if roles == EXCLUDED:
         return f"{_called(old.end)} before {new.node} was promoted"
     if roles == CERTAIN:
@@ -309,10 +326,22 @@ def _why(
     return "the bounds of the two times overlap"
 
 
+def _open(old: Span, facts: Facts) -> str:
+    """Of one without an end that counts."""
+    rows = facts.between(old.promotion.since, None)
+    if any(is_fenced(e) and e.get("peer") == old.node and by_hand(e) for e in rows):
+        return f"only an administrator said that {old.node} was down"
+    maybe = [e for e in rows if _ends(e, old.promotion, facts)]
+    if maybe:
+        return f"{_called(maybe[0])}, and whether it ended by that is not known"
+    return f"no line here says when {old.node} ended"
+
+
 def _called(event: Event) -> str:
     about = subject(event)
     names = {
         "fence_op_done": f"{about} was fenced",
+        "fence_notify": f"{about} was fenced",
         "exit": f"{about} had ended",
         "op_unexpected": f"{about} was not running",
         "op_confirmed": f"{about} was demoted",
@@ -330,7 +359,7 @@ def _independent(old: Span, new: Span, facts: Facts) -> list[str]:
         found.append(f"term {old.term} on {old.node} and {new.node}")
     rings: dict[str, set[str]] = {}
     begin = old.promotion.at
-    for event in filter(is_loss, facts.between(max(begin, new.promotion.at - 120_000_000), new.promotion.at + 1)):
+    for event in filter(is_loss, facts.during(max(begin, new.promotion.at - 120_000_000), new.promotion.at + 1)):
         if attr(event, "ring_seq"):
             rings.setdefault(attr(event, "ring_seq"), set()).add(attr(event, "ring"))
     found += [f"rings {' and '.join(sorted(names))}" for names in rings.values() if len(names) > 1]

@@ -1,8 +1,9 @@
 """Ordinary resources of Pacemaker (primitives, members of groups, clones): where they ran, and when not (pure).
 
-A resource is up on a node by a start or a monitor that found it; it ends there by a stop, by a monitor that does not
-find it, or with its node's fencing.  While another instance of it is up, nothing is interrupted.  Those that can be
-promoted are not here (see `primaries`), nor are the devices that fence.
+A resource is up on a node by a start, a migration or a monitor that found it; it ends there by a stop, by a monitor
+that does not find it, or with its node's fencing.  While another instance of it is up, nothing is interrupted.  The
+broker's is not here (see `primaries`), nor are the devices that fence.  Others that can be promoted are up where they
+are primary.
 
     what          moved (up again on another node), restarted (on the same), stopped (no line shows it up again)
     down_lo, _hi  us without it, at the least and at the most; None if the lines do not say it
@@ -15,10 +16,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from spark_jobs.schema import Event
-from spark_jobs.solve.signs import CLUSTER, Facts, attr, is_done, places, subject
+from spark_jobs.solve.signs import (
+    CLUSTER,
+    MERGE,
+    Facts,
+    attr,
+    certainly_before,
+    is_done,
+    is_fenced,
+    places,
+    subject,
+)
 
 Row = dict[str, Any]
 _FOUND = ("ok", "promoted")
+_ELSEWHERE = ""
+"""Where it runs after its node has given it away, until another one says that it has it."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +56,7 @@ class Move:
         """us, at the least and at the most."""
         if self.start is None:
             return None, None
-        exact = is_done(self.end, "stop")
+        exact = is_done(self.end, "stop") or is_done(self.end, "demote")
         since = self.end["ts_lo"] if exact else self.alive
         most = None if since is None else max(0, self.start["ts_hi"] - since)
         return max(0, self.start["ts_lo"] - self.end["ts_hi"]), most
@@ -91,8 +104,12 @@ class _Watch:
         self._fenced: dict[str, Event] = {}
 
     def see(self, event: Event) -> None:
-        if event["kind"] == "fence_op_done" and event.get("result") == "OK" and event.get("peer"):
-            self._fenced[event["peer"]] = event
+        if is_fenced(event):
+            before = self._fenced.get(event["peer"])
+            if (
+                before is None or event["ts_lo"] - before["ts_hi"] > MERGE
+            ):  # not the controller's later word of the same
+                self._fenced[event["peer"]] = event
             for name in sorted(name for name, nodes in self._up.items() if event["peer"] in nodes):
                 self._end(name, event["peer"], event)
         name = attr(event, "resource").partition(":")[0]
@@ -105,18 +122,22 @@ class _Watch:
 
     def _told(self, name: str, node: str, event: Event) -> None:
         task, result = attr(event, "task"), event.get("result") or ""
+        begin, end = ("promote", "demote") if name in self._facts.promotable else ("start", "stop")
         looked = task in ("monitor", "probe")
-        if is_done(event, "start") or (looked and result in _FOUND):
+        found = looked and result in _FOUND[begin == "promote" :]
+        if is_done(event, begin) or is_done(event, "migrate_from") or found:
             move = self.ended.pop(name, None)
             if move is not None:
                 self.found.append(Move(name, move.old, move.end, move.alive, event))
-            self._up.setdefault(name, set()).add(node)
-        elif (is_done(event, "stop") or (looked and result == "not running")) and self._was_up(name, node, task):
+            self._up[name] = self._up.get(name, set()) - {_ELSEWHERE} | {node}
+        elif is_done(event, "migrate_to"):
+            self._up[name] = self._up.get(name, set()) - {node} | {_ELSEWHERE}
+        elif (is_done(event, end) or (looked and result == "not running")) and self._was_up(name, node, task == end):
             self._end(name, node, event)
 
-    def _was_up(self, name: str, node: str, task: str) -> bool:
+    def _was_up(self, name: str, node: str, stopped: bool) -> bool:
         """A stop of what no line here knows says that it ran."""
-        return node in self._up.get(name, ()) or (task == "stop" and name not in self._up)
+        return node in self._up.get(name, ()) or (stopped and name not in self._up)
 
     def _planned(self, name: str, event: Event) -> None:
         """A plan says where it was, if no line here has shown it."""
@@ -135,9 +156,5 @@ class _Watch:
 
 def _alive(facts: Facts, node: str, end: Event) -> int | None:
     """us: the last line that the node's own cluster software wrote before."""
-    own = (
-        e
-        for e in reversed(facts.between(None, end["ts_est"] + 1))
-        if e.get("node") == node and e.get("source") in CLUSTER
-    )
-    return next((e["ts_lo"] for e in own if e["ts_hi"] < end["ts_lo"]), None)
+    own = (e for e in facts.back_from(end) if e.get("node") == node and e.get("source") in CLUSTER)
+    return next((e["ts_lo"] for e in own if certainly_before(e, end)), None)

@@ -6,9 +6,9 @@ compared between two nodes is compared by these bounds; two lines of one node by
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -58,10 +58,24 @@ def key(event: Event) -> tuple[Any, ...]:
 
 
 def certainly_before(one: Event, other: Event) -> bool:
-    """By their bounds; where a clock is not known, by what is written."""
-    if max(one["ts_hi"] - one["ts_lo"], other["ts_hi"] - other["ts_lo"]) > UNKNOWN:
+    """By their bounds, or two lines of one node by its own clock; where a clock is not known, by what is written."""
+    if not (is_known(one) and is_known(other)):
         return bool(one["ts_est"] < other["ts_est"])
-    return bool(one["ts_hi"] < other["ts_lo"])
+    return bool(one["ts_hi"] < other["ts_lo"]) or _on_one_clock(one, other)
+
+
+def _on_one_clock(one: Event, other: Event) -> bool:
+    """A clock that was set in between shows no order, nor do the stamps of logs to the second."""
+    if not one.get("node") or one["node"] != other.get("node") or other["ts_hi"] < one["ts_lo"]:
+        return False
+    if one.get("boot_id") == other.get("boot_id") and None not in (one.get("ts_mono"), other.get("ts_mono")):
+        return bool(one["ts_mono"] < other["ts_mono"])
+    return bool(one["ts_wall"] + (one.get("ts_res") or 1) <= other["ts_wall"])
+
+
+def is_known(event: Event) -> bool:
+    """Its clock."""
+    return bool(event["ts_hi"] - event["ts_lo"] <= UNKNOWN)
 
 
 def matches(event: Event, *kinds: str, **columns: object) -> bool:
@@ -93,6 +107,16 @@ def is_failed_monitor(event: Event) -> bool:
     return (event.get("result") or "").lower() not in ("", "ok", "promoted", "cancelled")
 
 
+def is_fenced(event: Event) -> bool:
+    """The fencing of its peer succeeded, as the fencing daemon says, or (later) the controller."""
+    return matches(event, "fence_op_done", "fence_notify", result="OK") and bool(event.get("peer"))
+
+
+def by_hand(event: Event) -> bool:
+    """An administrator said that the node is down: nothing was done to it."""
+    return attr(event, "by") == "a human"
+
+
 def is_done(event: Event, task: str) -> bool:
     """The resource's agent did it: as its own node says, or the DC, which was told."""
     return matches(event, "op_result", "op_confirmed", result="ok") and attr(event, "task") == task
@@ -113,11 +137,15 @@ def lines_dropped(event: Event) -> str:
     return f"{event.get('node')}: {attr(event, 'count') or 'some'} lines were dropped by the system log"
 
 
+_ABOUT_PEER: Final = ("relocate", "will_fence", "fence_request", "fence_op_done", "fence_notify")
+
+
 def subject(event: Event) -> str:
-    """The node that a fact is about."""
+    """The node that a fact is about; empty if it does not say."""
     if event["kind"] in ("op_result", "op_unexpected", "op_confirmed", "initiate", "op_request", "plan"):
-        return attr(event, "target") or event.get("peer") or event.get("node") or ""
-    if event.get("source") == MANAGER or event["kind"] in ("relocate", "will_fence", "fence_request", "fence_op_done"):
+        here = "" if event["kind"] == "op_unexpected" else event.get("node")
+        return attr(event, "target") or event.get("peer") or here or ""
+    if event.get("source") == MANAGER or event["kind"] in _ABOUT_PEER:
         return event.get("peer") or ""
     return event.get("node") or ""
 
@@ -137,6 +165,11 @@ class Promotion:
     @property
     def at(self) -> int:
         return int(self.done["ts_est"])
+
+    @property
+    def since(self) -> int:
+        """us: it was primary from then on, or from later."""
+        return self.at if self.lo is None else self.lo
 
     @property
     def hi(self) -> int:
@@ -187,10 +220,34 @@ class Facts:
         return Facts(rows, tuple(event["ts_est"] for event in rows), torn)
 
     def between(self, begin: int | None, end: int | None) -> Sequence[Event]:
-        """With ts_est in [begin, end)."""
-        low = 0 if begin is None else bisect_right(self.times, begin - 1)
-        high = len(self.rows) if end is None else bisect_right(self.times, end - 1)
-        return self.rows[low:high]
+        """Those that may be in [begin, end), by their bounds; where a clock is not known, by what is written."""
+        low = 0 if begin is None else bisect_left(self.times, begin - self._reach)
+        high = len(self.rows) if end is None else bisect_left(self.times, end + self._reach)
+        rows = self.rows[low:high]
+        rows = rows if begin is None else tuple(e for e in rows if e["ts_hi" if is_known(e) else "ts_est"] >= begin)
+        return rows if end is None else tuple(e for e in rows if e["ts_lo" if is_known(e) else "ts_est"] < end)
+
+    def during(self, begin: int | None, end: int | None) -> Sequence[Event]:
+        """With ts_est in [begin, end): of adjacent times each fact is in one."""
+        low = 0 if begin is None else bisect_left(self.times, begin)
+        return self.rows[low : len(self.rows) if end is None else bisect_left(self.times, end)]
+
+    def around(self, rows: Sequence[Event]) -> Sequence[Event]:
+        """All that may have been while these were."""
+        known = [event for event in rows if is_known(event)]
+        if not known:
+            return rows
+        return self.between(min(event["ts_lo"] for event in known), max(event["ts_hi"] for event in known) + 1)
+
+    @cached_property
+    def _reach(self) -> int:
+        """us: no bound that is known is further from its estimate."""
+        apart = (max(e["ts_hi"] - e["ts_est"], e["ts_est"] - e["ts_lo"]) for e in self.rows if is_known(e))
+        return int(max(apart, default=0))
+
+    def back_from(self, event: Event) -> Iterator[Event]:
+        """Those before it in their order, the last one first."""
+        return (self.rows[index] for index in range(bisect_left(self.times, event["ts_est"]) - 1, -1, -1))
 
     @cached_property
     def kinds(self) -> dict[str, list[Event]]:
@@ -216,7 +273,16 @@ class Facts:
     @cached_property
     def managed(self) -> set[str]:
         """Nodes with a log of Pacemaker, which says when its daemons end."""
-        return {event.get("node") or "" for event in self.rows if event.get("source") in ("pacemaker", "syslog")}
+        return self.daemons["pacemaker"]
+
+    @cached_property
+    def daemons(self) -> dict[str, set[str]]:
+        """Software of the cluster -> nodes with a log of it, be it in the system's."""
+        found: dict[str, set[str]] = {"pacemaker": set(), "corosync": set()}
+        for event in self.rows:
+            name = attr(event, "daemon", "pacemaker") if event.get("source") == "syslog" else event.get("source")
+            found.get(str(name).partition("-")[0].removesuffix("d"), set()).add(event.get("node") or "")
+        return found
 
     @cached_property
     def members(self) -> set[str]:
@@ -236,7 +302,7 @@ class Facts:
         groups: list[list[Event]] = []
         last: dict[str, list[Event]] = {}
         for event in self.rows:
-            if _rank(event) is None:
+            if _rank(event) is None or self.is_other(event):
                 continue
             node = subject(event)
             group = last.get(node)
@@ -259,11 +325,15 @@ class Facts:
 
     def _asked(self, done: Event, group: list[Event]) -> Event | None:
         """The last request before it, of those who ask: DC, target, manager, the broker itself."""
-        node, first = subject(done), min(event["ts_hi"] for event in group)
+        node, first = subject(done), min(group, key=lambda event: int(event["ts_hi" if is_known(event) else "ts_est"]))
+        until = first["ts_hi" if is_known(first) else "ts_est"]
         asked = [
             event
-            for event in self.between(first - 5 * 60 * SECOND, first + 1)
-            if subject(event) == node and _asks(event)
+            for event in self.between(until - 5 * 60 * SECOND, until + 1)
+            if subject(event) == node
+            and _asks(event)
+            and not self.is_other(event)
+            and not certainly_before(first, event)
         ]
         begins = [event for event in asked if event["kind"] == "initiate"]
         return begins[-1] if begins else asked[-1] if asked else None
@@ -274,10 +344,25 @@ class Facts:
         return before[-1] if before else None
 
     @cached_property
+    def promotable(self) -> frozenset[str]:
+        """Of Pacemaker: resources that are promoted or demoted here, or of which a monitor expects that they are."""
+        named = (e for e in self.rows if attr(e, "task") in ("promote", "demote") or attr(e, "target_rc") == "8")
+        return frozenset(map(_resource, named)) - {""}
+
+    @cached_property
     def resources(self) -> frozenset[str]:
-        """Of Pacemaker: those that can be promoted."""
-        named = [e for e in self.rows if attr(e, "task") in ("promote", "demote") and attr(e, "resource")]
-        return frozenset(attr(event, "resource").partition(":")[0] for event in named)
+        """Of them the broker's, or that of another server with one primary.  Of several only that of which a broker or
+        its manager tells, too: the others may be primary where they like."""
+        if len(self.promotable) < 2:
+            return self.promotable
+        own = [e for e in self.kinds.get("promoted", ()) if e.get("source") in (*OWN, MANAGER)]
+        done = [e for kind in ("op_result", "op_confirmed") for e in self.kinds.get(kind, ()) if is_done(e, "promote")]
+        told = {_resource(e) for e in done for o in own if subject(e) == subject(o) and _apart(e, o) <= MERGE}
+        return frozenset(told) if len(told) == 1 else frozenset()
+
+    def is_other(self, event: Event) -> bool:
+        """About another resource than the broker's."""
+        return _resource(event) not in (self.resources | {""}) and bool(self.promotable)
 
     @cached_property
     def devices(self) -> frozenset[str]:
@@ -292,9 +377,7 @@ class Facts:
 
     def is_dead_broker(self, event: Event) -> bool:
         """A failed monitor of the broker's own resource, as far as one can tell."""
-        return is_failed_monitor(event) and (
-            not self.resources or attr(event, "resource").partition(":")[0] in self.resources
-        )
+        return is_failed_monitor(event) and (not self.has_primary or _resource(event) in (self.resources or {""}))
 
     @cached_property
     def brokers(self) -> list[str]:
@@ -330,4 +413,14 @@ def _asks(event: Event) -> bool:
 
 def _same(group: list[Event], event: Event) -> bool:
     terms = {_term(row) for row in [*group, event]} - {None}
-    return len(terms) <= 1 and event["ts_lo"] - group[0]["ts_hi"] <= MERGE
+    return len(terms) <= 1 and _apart(group[0], event) <= MERGE
+
+
+def _apart(one: Event, other: Event) -> int:
+    """us between them, at the least; below 0 if they may be one moment."""
+    return int(max(one["ts_lo"] - other["ts_hi"], other["ts_lo"] - one["ts_hi"]))
+
+
+def _resource(event: Event) -> str:
+    """Without the number of its instance."""
+    return attr(event, "resource").partition(":")[0]

@@ -209,3 +209,47 @@ def test_fencing_is_measured_on_the_node_that_asked():
     asked = fact("c", 100.2, "fence_request", source="pacemaker", peer="a")
     row = of(asked, done("d", 100.5), done("c", 100.6), promoted("b", 101.0, 2))["fencing"]
     assert (row["end_node"], row["duration_us"]) == ("c", 400_000)
+
+
+# ---- a second clock, and bounds that overlap ------------------------------------------------------------------------
+
+
+def crash_of(*more):
+    """b fences a and takes over; `more`: lines of other clocks."""
+    source = {"source": "pacemaker"}
+    rows = [
+        promoted("a", 0.0, 1),
+        fact("b", 100.0, "token_lost", 0.001, source="corosync"),
+        fact("b", 101.2, "membership", 0.001, source="corosync", attrs={"left": "1", "ring": "2.9"}),
+        fact("b", 101.3, "fence_request", 0.001, peer="a", **source),
+        fact("b", 103.0, "fence_op_done", 0.001, peer="a", result="OK", **source),
+        promoted("b", 104.0, 2, 0.001),
+        fact("b", 104.1, "state", old="recovering", new="active", term=2),
+    ]
+    made = tables([*rows, *more])
+    return {row["phase"]: row for row in made["phases"] if row["incident"] == made["incidents"][-1]["incident"]}
+
+
+@pytest.mark.parametrize("error", [0.5, 3.0, 1 << 45])
+def test_a_line_of_a_coarse_clock_makes_no_phase_worse(error):
+    """c saw the same; its clock is known to `error` s (the last: not at all), and its estimate is earlier."""
+    less = crash_of()
+    lines = [
+        fact("c", 99.9, "token_lost", error, source="corosync"),
+        fact("c", 101.1, "membership", error, source="corosync", attrs={"left": "1", "ring": "2.9"}),
+    ]
+    more = crash_of(*lines)
+    for name in ("detection", "decision", "fencing", "promotion"):
+        assert more[name]["known"] == less[name]["known"]
+        if less[name]["known"]:
+            assert more[name]["duration_hi_us"] <= less[name]["duration_hi_us"], (name, more[name], less[name])
+        assert more[name]["end"] is None or more[name]["end_hi"] <= less[name]["end_hi"]
+
+
+def test_a_request_on_the_edge_of_two_incidents_is_not_denied():
+    """By its estimate it came before the incident's time began."""
+    source = {"source": "pacemaker"}
+    asked = fact("c", -121.0, "will_fence", 5.0, peer="z", **source)
+    made = tables([promoted("a", -900.0, 1), asked, fact("b", 0.0, "primary_lost", peer="a")])
+    notes = {row["note"] for row in made["phases"] if row["phase"] == "fencing"}
+    assert notes == {"no line here says when it was asked for"}

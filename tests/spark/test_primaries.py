@@ -57,6 +57,7 @@ def test_no_end_excludes_nothing():
     "end",
     [
         fact("c", 4.0, "fence_op_done", source="pacemaker", peer="a", result="OK"),
+        fact("c", 4.0, "fence_notify", source="pacemaker", peer="a", result="OK"),
         fact("c", 4.0, "exit", source="qpid-cluster", peer="a", reason="signal 9"),
         fact("a", 4.0, "start"),
         fact("a", 4.0, "stop", reason="SIGTERM"),
@@ -82,7 +83,7 @@ def test_what_ends_a_primary(end):
     [
         fact("c", 4.0, "fence_op_done", source="pacemaker", peer="a", result="Error"),
         fact("c", 4.0, "fence_op_done", source="pacemaker", peer="c", result="OK"),
-        fact("c", 4.0, "fence_notify", source="pacemaker", peer="a", result="OK"),
+        fact("c", 4.0, "fence_op_done", source="pacemaker", peer="a", result="OK", attrs={"by": "a human"}),
         fact("c", 4.0, "primary_lost", peer="a"),
         fact("a", 4.0, "op_result", source="pacemaker", result="ok", attrs={"task": "stop", "target": "a"}),
         fact("c", 4.0, "exit", source="qpid-cluster", peer="c", reason="signal 9"),
@@ -266,3 +267,36 @@ def test_a_frozen_primary_that_says_what_it_had_confirmed(beyond: int | None, ve
 @pytest.mark.parametrize("said", ["", "x", "-1", "1.5", "\u00b2", "9" * 5000], ids=lambda said: str(len(said)))
 def test_a_position_that_is_none_proves_nothing(said: str) -> None:
     assert woken(attrs={"confirmed": said})["verdict"] == "possible"
+
+
+# ---- two clocks, and bounds that overlap ----------------------------------------------------------------------------
+
+
+def test_an_end_that_another_clock_puts_before_the_promotion_is_still_an_end() -> None:
+    """The promotion is known to 2 s; by its estimate it came after the exit that ended it."""
+    exit_ = fact("c", -1.0, "exit", source="qpid-cluster", peer="a", reason="signal 9")
+    (pair,) = judged(promoted("a", 0.0, 1, 2.0), exit_, promoted("b", 5.0, 2))
+    assert pair["roles"] == "excluded", pair["why"]
+
+
+def test_an_end_that_may_be_that_of_the_life_before_is_none_and_is_not_denied() -> None:
+    first, again = promoted("a", -50.0, 1), promoted("a", 0.0, 2, 2.0)
+    exit_ = fact("c", -1.0, "exit", source="qpid-cluster", peer="a", reason="signal 9")
+    pair = judged(first, again, exit_, promoted("b", 5.0, 3))[-1]
+    assert (pair["old_term"], pair["roles"]) == (2, "possible")
+    assert pair["why"] == "a had ended, and whether it ended by that is not known"
+
+
+def test_what_an_administrator_says_ends_nothing() -> None:
+    said = fact("c", 4.0, "fence_op_done", source="pacemaker", peer="a", result="OK", attrs={"by": "a human"})
+    (pair,) = judged(FIRST, said, promoted("b", 5.0, 2))
+    assert (pair["roles"], pair["why"]) == ("possible", "only an administrator said that a was down")
+
+
+def test_a_request_is_found_where_no_clock_is_known() -> None:
+    """Its own node wrote both: an unknown clock is no reason to miss it."""
+    unknown = {"ts_lo": -(1 << 61), "ts_hi": 1 << 61, "source": "pacemaker"}
+    asked = fact("b", 4.0, "initiate", attrs={"task": "promote", "target": "b"}) | unknown
+    done = fact("b", 5.0, "op_result", result="ok", attrs={"task": "promote", "target": "b", "resource": "d"}) | unknown
+    (promotion,) = Facts.of([asked, done]).promotions
+    assert promotion.asked is not None
