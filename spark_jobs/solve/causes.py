@@ -23,20 +23,17 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from spark_jobs.schema import Event
-from spark_jobs.solve import power
-from spark_jobs.solve.bounds import Bound, Phase
+from spark_jobs.solve import ordinary, power
+from spark_jobs.solve.ordinary import Cause
 from spark_jobs.solve.signs import (
-    CLUSTER,
     MANAGER,
     OWN,
     Facts,
     Promotion,
     attr,
-    by_hand,
     certainly_before,
     is_done,
     is_failed_monitor,
-    is_fenced,
     is_loss,
     matches,
     select,
@@ -46,20 +43,8 @@ from spark_jobs.solve.signs import (
 NEEDS_PRIMARY: Final = frozenset(
     {"planned", "fencing", "partition", "controller", "hang", "crash", "kill", "power-loss", "unknown"}
 )
-FEWEST: Final = 2
-"""Nodes of a cluster."""
 _PRIMARY: Final = re.compile(r"the primary (\S+) (?:died|hangs|is down)")
 _CLOSED: Final = re.compile(r"reset|closed|refused|EOF|end of file|broken pipe", re.I)
-
-
-@dataclass(frozen=True)
-class Cause:
-    type: str
-    why: str = ""
-    evidence: tuple[Event, ...] = ()
-    victim: str | None = None
-    about: str = ""
-    """The node that failed, where no primary is known."""
 
 
 def clients_only(facts: Facts) -> Cause:
@@ -110,7 +95,7 @@ def of(facts: Facts, rows: Sequence[Event], old: Promotion | None, promotions: S
     """`rows`: the incident's facts; `old`: the primary when it began."""
     victim = old.node if old else _named(facts, rows, promotions)
     if not facts.has_primary or not (victim or promotions):
-        return _without_primary(facts, rows)
+        return ordinary.of(facts, rows)
     hi = promotions[0].hi if promotions else None
     before = [event for event in rows if hi is None or event["ts_lo"] <= hi]
     after = [event for event in rows if hi is not None and event["ts_lo"] > hi]
@@ -166,10 +151,10 @@ def _alarm(scene: CauseScene) -> Cause:
     asked, fenced = scene.all("fence_request", "will_fence"), scene.all("fence_op_done", "fence_notify")
     died = [e for e in scene.all("daemon_exit") if e.get("node") != scene.victim]
     if asked or fenced:
-        why = f"{_fenced(fenced, asked, scene.near)}; it was not the primary's"
+        why = f"{ordinary.fenced_node(fenced, asked, scene.near)}; it was not the primary's"
         return Cause("no-failover", why, (*asked[:2], *fenced[:2]))
     if died:
-        return Cause("no-failover", f"{_failed(died[0])}, which was not the primary's", tuple(died[:2]))
+        return Cause("no-failover", f"{ordinary.failed_daemon(died[0])}, which was not the primary's", tuple(died[:2]))
     if tokens and not left:
         formed = [e for e in scene.all("membership") if e["ts_est"] >= tokens[0]["ts_est"]]
         why = "the token was lost, and " + ("the same members went on" if formed else "no log here shows what followed")
@@ -179,91 +164,6 @@ def _alarm(scene: CauseScene) -> Cause:
         which = " that was not the primary's" if gone and scene.victim not in gone else ""
         return Cause("no-failover", f"a node left{which}", tuple(left[:2]))
     return Cause("no-failover", "no log here shows a failure of the primary", tuple(scene.rows[:1]))
-
-
-def _without_primary(facts: Facts, rows: Sequence[Event]) -> Cause:
-    """Pacemaker's own view of a cluster that runs something else, or whose other logs are not here."""
-    fenced, asked = select(rows, "fence_op_done", "fence_notify"), select(rows, "fence_request", "will_fence")
-    died, left, tokens = select(rows, "daemon_exit"), [*filter(is_loss, rows)], select(rows, "token_lost")
-    stopped = [event for event in select(rows, "stopped") if attr(event, "daemon") == "pacemakerd"]
-    stopped = stopped or select(rows, "stop_request")
-    if fenced or asked:
-        about = str((fenced or asked)[0].get("peer") or "")
-        return Cause("fencing", _fenced(fenced, asked, facts.around(rows)), (*asked[:2], *fenced[:2]), about=about)
-    if died:
-        return Cause("controller", _failed(died[0]), tuple(died[:3]), about=died[0].get("node") or "")
-    if stopped:
-        return _stopped(facts, rows, stopped)
-    ended = [event for event in rows if is_done(event, "stop") or is_done(event, "demote")]
-    failed = [*filter(is_failed_monitor, rows)]
-    if ended and not (left or tokens or failed):
-        names = sorted({attr(event, "resource") for event in ended})
-        asked = [event for event in rows if event.get("planned")]
-        who = "somebody changed what is to run where" if asked else "no log here says who asked"
-        return Cause("moved", f"{', '.join(names)} ended in order, and {who}", (*asked[:1], ended[0]))
-    if failed and not (left or tokens):
-        first = next(filter(subject, failed), failed[0])
-        where = f" on {subject(first)}" if subject(first) else ""
-        about = f"{attr(first, 'resource')} failed{where} ({first.get('result')})"
-        return Cause("unknown", about, tuple(failed[:2]), about=subject(first))
-    what = "a node left" if left else "the token was lost" if tokens else "something failed"
-    why = f"{what}, and no log here says which node was the primary"
-    return Cause("unknown", why, tuple(left[:2] or rows[:1]))
-
-
-def _failed(event: Event) -> str:
-    what = f"{attr(event, 'child')}: {event.get('result')}"
-    return f"the cluster's software failed on {event.get('node')} ({what})"
-
-
-def _stopped(facts: Facts, rows: Sequence[Event], stops: Sequence[Event]) -> Cause:
-    """Down is all of it only if every node that any log names has stopped, and none was back before."""
-    nodes = sorted({str(event.get("node")) for event in stops})
-    last = max(stops, key=lambda event: event["ts_est"])
-    starts = [e for e in select(rows, "start") if attr(e, "daemon") == "pacemakerd" and e["ts_est"] > last["ts_est"]]
-    why = f"Pacemaker was stopped on {', '.join(nodes)}"
-    others = facts.members - {*nodes}
-    size = max((int(attr(event, "count", "0")) for event in facts.kinds.get("members", ())), default=0)
-    if not others and len(nodes) < max(FEWEST, size):
-        why += ", and no log here says whether the other nodes went on"
-    elif others:
-        went = others & _alive_after(facts, last)
-        why += f", and {', '.join(sorted(went))} went on" if went else ""
-        silent = ", ".join(sorted(others - went))
-        why += f", and no log here says whether {silent} went on" if silent else ""
-    elif starts:
-        down = Phase("down", Bound.of(last), Bound.of(starts[0]))
-        why += f": all of the cluster was down for {(down.duration or 0) / 1e6:.1f} s"
-        why += "" if down.limits else ", if the clocks agree"
-    else:
-        why += ": all of the cluster was down, and no log here shows that it was started again"
-    return Cause("down", why, (*stops[:2], *starts[:1]), about=nodes[0])
-
-
-def _alive_after(facts: Facts, last: Event) -> set[str]:
-    """Nodes of which a line says something that is certainly later; one that starts had not gone on."""
-    first: dict[str, Event] = {}
-    for event in facts.rows:
-        ran = matches(event, "op_result", "op_confirmed", result="ok")
-        node = subject(event) if ran else str(event.get("node")) if event.get("source") in CLUSTER else ""
-        if certainly_before(last, event):
-            first.setdefault(node, event)
-    return {node for node, event in first.items() if event["kind"] != "start"}
-
-
-def _fenced(fenced: Sequence[Event], asked: Sequence[Event], near: Sequence[Event]) -> str:
-    """`node node2 was fenced, asked for by stonith_admin (an administrator's command)`"""
-    peers = sorted({str(event["peer"]) for event in (*fenced, *asked) if event.get("peer")})
-    done = [event for event in near if is_fenced(event) and event["peer"] in peers]
-    word = "was said to be down by an administrator" if all(map(by_hand, done)) else "was fenced"
-    if not {event["peer"] for event in done} >= {*peers}:
-        word = "was to be fenced, and no log here says that it was"
-    by = next((attr(event, "client") for event in (*asked, *fenced) if attr(event, "client")), "")
-    reason = next((event["reason"] for event in asked if event.get("reason")), "")
-    name = by.partition(".")[0]
-    said = f", asked for by {name}" if name else ""
-    said += " (an administrator's command)" if name == "stonith_admin" else ""
-    return f"node {' and '.join(peers)} {word}{said}" + (f": {reason}" if reason else "")
 
 
 # ---- the rules, the most certain first ------------------------------------------------------------------------------
@@ -276,7 +176,7 @@ def _commanded(scene: CauseScene) -> Cause | None:
     if not asked or not attr(asked[0], "client") or any(not certainly_before(asked[0], sign) for sign in signs):
         return None
     fenced = scene.all("fence_op_done", peer=scene.victim)
-    return Cause("fencing", _fenced(fenced, asked, scene.near), (*asked[:1], *fenced[:1]))
+    return Cause("fencing", ordinary.fenced_node(fenced, asked, scene.near), (*asked[:1], *fenced[:1]))
 
 
 def _planned(scene: CauseScene) -> Cause | None:
@@ -356,8 +256,7 @@ def _controller(scene: CauseScene) -> Cause | None:
     found = [*exits, *(event for event in gone if "peer process" in (event.get("reason") or ""))]
     if not found:
         return None
-    why = _failed(exits[0]) if exits else f"the cluster's software failed on {scene.victim} ({found[0].get('reason')})"
-    return Cause("controller", why, tuple(found[:3]))
+    return Cause("controller", ordinary.failed_daemon(found[0]), tuple(found[:3]))
 
 
 def _hang(scene: CauseScene) -> Cause | None:

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from spark_jobs.schema import Event
 from spark_jobs.solve import causes, power, resources
+from spark_jobs.solve.ordinary import Cause
 from spark_jobs.solve.signs import (
     CLUSTER,
     MANAGER,
@@ -62,7 +63,7 @@ class Incident:
     """With this line it had settled."""
     since: int | None = None
     until: int | None = None
-    cause: causes.Cause = causes.Cause("unknown")
+    cause: Cause = Cause("unknown")
 
     @property
     def begin(self) -> int:
@@ -302,8 +303,8 @@ def _is_routine(incident: Incident, facts: Facts) -> bool:
     failed = any(event["kind"] == "primary_lost" or _is_death(event, facts) for event in incident.seeds)
     if incident.promotions and incident.old is None and not failed:
         first = incident.promotions[0]
-        started = facts.first(lambda e: _brings_up(e, first, facts), None, first.at)
-        return (first.term == 1 or (first.term is None and started is not None)) and len(incident.promotions) == 1
+        started = any(_brings_up(event, first, facts) for event in facts.between(None, first.at))
+        return (first.term == 1 or (first.term is None and started)) and len(incident.promotions) == 1
     if incident.promotions or incident.outages:
         return False
     stopped = {event.get("node") for event in incident.facts(facts) if event["kind"] == "stop"}

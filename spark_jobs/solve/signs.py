@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -394,10 +394,6 @@ class Facts:
         found = self.kinds.get("fsa", [])
         index = bisect_left(found, begin, key=lambda event: event["ts_est"])
         return index < len(found) and (end is None or found[index]["ts_est"] < end)
-
-    def first(self, wanted: Callable[[Event], bool], begin: int | None = None, end: int | None = None) -> Event | None:
-        """The first one in [begin, end) that is wanted."""
-        return next((event for event in self.between(begin, end) if wanted(event)), None)
 
 
 def _term(event: Event) -> int | None:

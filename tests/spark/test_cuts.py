@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from spark_jobs.solve import cuts
 from spark_jobs.solve.bounds import Bound, Phase
-from spark_jobs.solve.causes import Cause
 from spark_jobs.solve.cuts import BEFORE, FOREVER
 from spark_jobs.solve.incidents import GAP, Incident
+from spark_jobs.solve.ordinary import Cause
 
 SECOND = 1_000_000
 
