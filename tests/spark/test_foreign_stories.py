@@ -64,6 +64,15 @@ def test_the_answers(case: Case) -> None:
     wrong(*found(case))
 
 
+@pytest.mark.parametrize("case", [case for case in CASES if STORIES[case[0]].__name__ == "left_in_order"], ids=named)
+def test_a_node_that_names_no_other_is_not_all_of_the_cluster(case: Case) -> None:
+    mine = [name for name in told(case).cluster.files() if "n2" in name]
+    for names in ([mine[0]], [mine[-1]], mine):
+        _, tables = found(case, frozenset(names))
+        assert [row["type"] for row in tables["incidents"]] == ["down"]
+        assert "whether the other nodes went on" in tables["incidents"][0]["why"]
+
+
 def moved(row: Row) -> tuple[str, str, str | None]:
     return row["what"], row["old_node"], row["new_node"]
 
