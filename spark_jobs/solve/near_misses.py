@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from spark_jobs.schema import Event
 from spark_jobs.solve.primaries import Span
-from spark_jobs.solve.signs import Facts, attr, places, sequence
+from spark_jobs.solve.signs import Facts, attr, certainly_before, places, select, sequence
 
 Row = dict[str, Any]
 _NEVER_READY: Final = ("joining", "catchup", "standalone")
@@ -57,21 +57,29 @@ def _beyond(span: Span, found: Sequence[Span]) -> Iterable[Row]:
                 break
 
 
+def _counts(members: Sequence[Event], event: Event) -> bool:
+    """The primary had its node among those that are ready, and may not have removed it by then."""
+    mine = [member for member in members if member["peer"] == event.get("node")]
+    before = [member for member in mine if certainly_before(member, event)]
+    open_ = [member for member in mine[len(before) :] if not certainly_before(event, member)]
+    return bool(before) and all(member.get("result") == "ready" for member in (before[-1], *open_))
+
+
 def _unreplicated(span: Span, facts: Facts) -> Iterable[Row]:
     """A backup that counted held less, later than it was confirmed."""
-    counted: set[str] = set()
+    rows = facts.during(span.promotion.at, span.to_hi)
+    members = [event for event in select(rows, "membership", node=span.node) if event.get("peer")]
     waiting: deque[Event] = deque()
     sure: Event | None = None
-    for event in facts.during(span.promotion.at, span.to_hi):
-        if event["kind"] == "membership" and event.get("node") == span.node and event.get("peer"):
-            counted = counted | {event["peer"]} if event.get("result") == "ready" else counted - {event["peer"]}
-        elif event["kind"] == "confirm_sent" and event.get("node") == span.node:
+    for event in rows:
+        if event["kind"] == "confirm_sent" and event.get("node") == span.node:
             waiting.append(event)
-        elif event["kind"] == "repl_recv" and event.get("node") in counted:
+        elif event["kind"] == "repl_recv" and event.get("node") != span.node:
             # of the confirms that were certainly earlier, the last
             while waiting and waiting[0]["ts_hi"] < event["ts_lo"]:
                 sure = waiting.popleft()
-            if sure and sure.get("term") == event.get("term") and (sequence(sure) or 0) > (sequence(event) or 0):
+            less = sure and sure.get("term") == event.get("term") and (sequence(sure) or 0) > (sequence(event) or 0)
+            if sure and less and _counts(members, event):
                 text = f"confirmed up to {sequence(sure)} while {event['node']} held {sequence(event)}"
                 yield _near("confirmed-before-replicated", span, text, sure, event)
                 return

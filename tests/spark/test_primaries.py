@@ -300,3 +300,16 @@ def test_a_request_is_found_where_no_clock_is_known() -> None:
     done = fact("b", 5.0, "op_result", result="ok", attrs={"task": "promote", "target": "b", "resource": "d"}) | unknown
     (promotion,) = Facts.of([asked, done]).promotions
     assert promotion.asked is not None
+
+
+@pytest.mark.parametrize(("error", "near"), [(0.1, 1), (2.0, 0)])
+def test_a_backup_that_may_have_been_removed_is_no_near_miss(error, near):
+    """b holds less at 5, and was removed at 6; its clock is known to `error` s."""
+    rows = [
+        fact("a", 1.0, "membership", peer="b", result="ready"),
+        confirm("a", 2.0, 1, TERM + 9, first_pos=TERM + 9),
+        fact("b", 5.0, "repl_recv", error, term=1, last_pos=TERM + 8),
+        fact("a", 6.0, "membership", peer="b", result="removed"),
+    ]
+    facts = Facts.of([FIRST, *rows])
+    assert len(near_misses(spans(facts), facts)) == near
