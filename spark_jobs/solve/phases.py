@@ -103,18 +103,19 @@ class _Scene:
     def _first(
         self, wanted: Callable[[Event], bool], since: Event | None = None, until: Event | None = None
     ) -> Event | None:
-        """Of those that are not certainly before `since` nor certainly behind `until`, the one that had happened first
-        for certain: a line of a coarse clock makes nothing worse.  It may have begun with any of them."""
+        """Of those that are not certainly before `since` nor certainly behind `until`.  It had happened when any of
+        them had for certain, and may have begun with any: a line of a coarse clock makes its latest time no later."""
         found = []
         for event in self.rows:
             early = since is not None and certainly_before(event, since)
             late = until is not None and certainly_before(until, event)
             if not early and not late and wanted(event):
                 found.append(event)
-        best = min(found, key=lambda event: (not is_known(event), event["ts_hi"]), default=None)
-        if best is None or not is_known(best):
+        known = [event for event in found if is_known(event)]
+        if not known:
             return found[0] if found else None
-        return {**best, "ts_lo": min(event["ts_lo"] for event in found if is_known(event))}
+        low, high = min(event["ts_lo"] for event in known), min(event["ts_hi"] for event in known)
+        return {**known[0], "ts_lo": low, "ts_hi": high, "ts_est": min(known[0]["ts_est"], high)}
 
     # ---- what happened -----------------------------------------------------------------------------------------------
 

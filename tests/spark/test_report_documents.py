@@ -57,7 +57,7 @@ def test_the_headline_says_what_a_person_needs(crash, tmp_path):
         "It began at 2026-06-01 12:00:00.000 UTC and was over 3.4 s later.",
         "2 of 2 clients stood still, the longest for 3.4 s (c1); all of them at once for 3.3 s.",
         "Noticed first at 12:00:00.900, at most 1 s after the failure: "
-        "node3: token lost (1000 ms without it, 1200 ms for consensus).",
+        "node2: token lost (1000 ms without it, 1200 ms for consensus).",
         "No message was sent.",
         "Two primaries at once: no; node1 had ended 65.6 ms ±1.9 ms before node2 was promoted "
         "(node3 saw node1 was fenced before it asked for the promotion of node2).",
