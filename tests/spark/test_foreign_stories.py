@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from spark_jobs.schema import Event
 from spark_jobs.solve import reconstruct
-from spark_jobs.solve.phases import _is_trouble, _speaks_of_fencing
 from spark_jobs.solve.signs import Facts, attr, is_done, is_fenced, subject
 from tests.spark.foreign_stories import DIALECTS, STORIES, Foreign
 from tests.spark.foreign_world import LAYOUTS
@@ -121,7 +120,7 @@ def moves(tables: dict[str, list[Row]]) -> set[tuple[str, tuple[str, str, str | 
 
 Wrong = Callable[[Sequence[Event], str], Iterable[Event]]
 DENIALS: Final[tuple[tuple[str, Wrong], ...]] = (
-    (r"no log here asks for fencing()", lambda rows, _: filter(_speaks_of_fencing, rows)),
+    (r"no log here asks for fencing()", lambda rows, _: filter(speaks_of_fencing, rows)),
     (r"(\S+) was never reported as fenced", lambda rows, name: (e for e in rows if is_fenced(e) and e["peer"] == name)),
     (
         r"node (\S+) was to be fenced, and no log here says that it was",
@@ -129,12 +128,23 @@ DENIALS: Final[tuple[tuple[str, Wrong], ...]] = (
     ),
     (r"no log here shows (?:a promotion|that another)()", lambda rows, _: (e for e in rows if is_done(e, "promote"))),
     (r"no log here says who asked()", lambda rows, _: (e for e in rows if e.get("planned"))),
-    (r"no line here says that anything had failed()", lambda rows, _: filter(_is_trouble, rows)),
-    (r"no log here shows a failure()", lambda rows, _: filter(_is_trouble, rows)),
+    (r"no line here says that anything had failed()", lambda rows, _: filter(is_trouble, rows)),
+    (r"no log here shows a failure()", lambda rows, _: filter(is_trouble, rows)),
     (r"no line here says when (n\d) ended", lambda rows, name: (e for e in rows if ends(e, name))),
     (r"no line here says since when (n\d) was primary", lambda rows, name: (e for e in rows if asks(e, name))),
     (r"no log here says whether (n\d)(?:, n\d)* went on", lambda rows, name: after_the_stops(rows, name)),
 )
+
+
+def speaks_of_fencing(event: Event) -> bool:
+    kinds = ("will_fence", "fence_request", "fence_delay", "fence_op_done", "fence_notify", "self_fenced")
+    return event["kind"] in kinds or (event["kind"], attr(event, "task")) == ("plan", "fence")
+
+
+def is_trouble(event: Event) -> bool:
+    kinds = ("token_lost", "leave_missed", "daemon_exit", "sched_failed_op", "op_unexpected")
+    gone = event.get("new") == "lost" or attr(event, "left") != "" or event.get("result") == "not running"
+    return event["kind"] in kinds or gone or speaks_of_fencing(event)
 
 
 def ends(event: Event, node: str) -> bool:
