@@ -84,7 +84,10 @@ def tables(
         made["phases"] += phases.rows(here, incident)
         made["budget"] += budget.rows(here, incident, facts)
         made["hints"] += hints.find(incident, facts, here, mine, found)
-        made["resources"] += resources.rows(moves, incident.facts(facts), incident.id, cluster)
+        moved = resources.rows(moves, incident.facts(facts), incident.id, cluster)
+        back = [each["end"] for each in moved if each["end"] and (not incident.until or each["end"] < incident.until)]
+        row["end"] = None if row["end"] is None else max([row["end"], *back])  # not over before what ended is back
+        made["resources"] += moved
         made["incident_outages"] += _outages(incident)
     return made | {"primary_spans": primaries.span_rows(spans, cluster), "dual": dual, "near_misses": near}
 

@@ -60,6 +60,8 @@ def test_the_answers(case: Case) -> None:
     assert {row["resource"]: moved(row) for row in rows["resources"]} == dict(story.moves)
     assert {row["rule"] for row in rows["hints"]} >= set(story.hints)
     assert story.old or not rows["dual"]
+    back = [row["end"] for row in rows["resources"] if row["end"] is not None]
+    assert all(row["end"] >= end for row in rows["incidents"] for end in back)
     wrong(*found(case))
 
 
