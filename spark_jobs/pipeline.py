@@ -32,13 +32,13 @@ from spark_jobs.facts.query import FEW
 from spark_jobs.gaps import job as gaps
 from spark_jobs.ingest import job as ingest
 from spark_jobs.ingest.local import IngestSettings
-from spark_jobs.jobs import incidents, order
+from spark_jobs.jobs import incidents, order, part
 from spark_jobs.messages import job as messages
 from spark_jobs.options import SHORTEST, Options
 from spark_jobs.outages import job as windows
 from spark_jobs.progress import QUIET, Progress
 from spark_jobs.solve.reconstruct import TABLES
-from spark_jobs.workspace import Workspace
+from spark_jobs.workspace import DELTA, Workspace
 
 _OF: Final[dict[str, tuple[str, ...]]] = {
     "facts": ("facts",),
@@ -102,6 +102,8 @@ def after_ingest(
     engine: Engine, workspace: Workspace, settings: Settings = Settings(), progress: Progress = QUIET
 ) -> list[Row]:
     """All steps but `files`; needs events_raw."""
+    if workspace.format == DELTA:
+        return apart(engine, part.of(workspace), settings, progress)
     workspace.begin(engine)
     inputs = _digest(engine, workspace, settings)
     done = set() if settings.redo else _done(engine, workspace, inputs)
@@ -114,13 +116,30 @@ def after_ingest(
                 _write(engine, workspace, inputs, done)
             raise
         _write(engine, workspace, inputs, done)
+    return _failed(engine, workspace)
+
+
+def apart(
+    engine: Engine,
+    some: part.Part,
+    settings: Settings,
+    progress: Progress = QUIET,
+    before: Callable[[], None] = lambda: None,
+) -> list[Row]:
+    """Some clusters, and then their tables put in place of what the whole had; `before` that happens."""
+    inputs = _digest(engine, some.whole, settings)
+    if settings.redo or _done(engine, some.whole, inputs) < set(_OF):
+        after_ingest(engine, some, settings, progress)
+        before()
+        _write(engine, some.whole, inputs, set())
+        part.merge(engine, some, MADE)
+        _write(engine, some.whole, inputs, set(_OF))
+    return _failed(engine, some.whole)
+
+
+def _failed(engine: Engine, workspace: Workspace) -> list[Row]:
     workspace.load(engine, "gaps")
     return engine.rows(f"select * from gaps where kind = '{groups.FAILED}'")
-
-
-def settle(engine: Engine, workspace: Workspace, settings: Settings) -> None:
-    """Records all tables as up to date, although no step wrote them."""
-    _write(engine, workspace, _digest(engine, workspace, settings), set(_OF))
 
 
 def _work(work: _Work, done: set[str], progress: Progress) -> None:

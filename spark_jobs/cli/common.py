@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 FORMATS: Final = ("html", "json", "md", "svg", "png")
 DEFAULT: Final = "html,json,md,svg"
+FORMATS_OF_TABLES: Final = ("parquet", "delta")
 DRAINED: Final = {"yes": True, "no": False, "logs": None}
 SHORTEST: Final = "100ms"
 
@@ -45,6 +46,8 @@ def add_output(parser: argparse.ArgumentParser, formats: bool = True) -> None:
             help=f"some of {','.join(FORMATS)} ({DEFAULT})")  # fmt: skip
     add("--work", metavar="PLACE",
         help="where the tables are kept (OUT/work); on a cluster a place that all of it sees, as s3a://")  # fmt: skip
+    add("--table-format", choices=FORMATS_OF_TABLES, metavar="FORMAT",
+        help="of new tables: parquet, or delta: snapshots, and only what changed is replaced (parquet)")  # fmt: skip
     add("--json", action="store_true", help="print what was found as JSON")
     add_progress(add)
 
@@ -78,9 +81,9 @@ def folder(path: Path) -> Path:
 def workspace(options: argparse.Namespace, engine: Engine) -> Workspace:
     """The place of the tables.  On a cluster a plain path may be another file system for the workers than here, and a
     folder of this machine is unusable if they do not see it: prints a warning."""
-    from spark_jobs.workspace import Workspace
+    from spark_jobs.workspace import of_format
 
-    return Workspace(options.work or _beside(Path(options.output, "work"), engine))
+    return of_format(engine, options.work or _beside(Path(options.output, "work"), engine), options.table_format)
 
 
 def _beside(place: Path, engine: Engine) -> str:

@@ -13,7 +13,9 @@ from typing import Any, Final
 
 Add = Callable[..., Any]
 """`add_argument` of a parser or a group."""
-UNITS: Final = {"us": 1, "ms": 1_000, "s": 1_000_000, "": 1_000_000, "m": 60_000_000, "h": 3_600_000_000}
+UNITS: Final = {
+    "us": 1, "ms": 1_000, "s": 1_000_000, "": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000
+}  # fmt: skip
 """us; a number alone is seconds, as in the broker's options."""
 _DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([a-z]*)")
 

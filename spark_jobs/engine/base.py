@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -16,7 +17,15 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 ROWS_MAX: Final = 1_000_000
 """The maximum number of rows of a small result; more are an error of the caller."""
-"""Column of a JSON line that is none."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """A file below a table's folder; `mtime`: ms since 1970."""
+
+    path: str
+    size: int
+    mtime: int
 
 
 class TooManyRows(RuntimeError):
@@ -38,8 +47,12 @@ class Engine(Protocol):
     def load(self, name: str, path: str, columns: str | None = None) -> None:
         """A view of a Parquet table; raises FileNotFoundError.  `columns`: its DDL, if it is known."""
 
-    def save(self, query: str, path: str, partitions: Sequence[str] = ()) -> None:
-        """Write what a query gives as Parquet (zstd), in place of what was there; `partitions`: columns."""
+    def load_files(self, name: str, path: str, files: Sequence[str], columns: str) -> None:
+        """A view of some Parquet files below a folder, with just these columns; what a file lacks is NULL.  `cluster`
+        is told by a file's folder `cluster=NAME`, if it lies in one."""
+
+    def save(self, query: str, path: str) -> None:
+        """Write what a query gives as Parquet (zstd), in place of what was there."""
 
     def keep(self, path: str, columns: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write rows of ours as a table, in place of what was there: no query, so a small table costs milliseconds."""
@@ -55,6 +68,15 @@ class Engine(Protocol):
 
     def append(self, query: str, path: str, prefix: str) -> list[str]:
         """Add what a query gives to a table; the names of the new Parquet files, which begin with `prefix`."""
+
+    def spread(self, query: str, path: str, folders: Sequence[str]) -> list[Written]:
+        """Add what a query gives to a folder, in folders by the values of columns; the new files."""
+
+    def written(self, path: str) -> list[Written]:
+        """A table's Parquet files, without those in folders below it."""
+
+    def ddl(self, name: str) -> str:
+        """Columns of a view and their types, as Spark's DDL has them."""
 
     def columns(self, name: str) -> list[str]:
         """Of a view."""
@@ -85,7 +107,7 @@ def checked(rows: list[Row], limit: int, query: str) -> list[Row]:
 def columns_of(ddl: str) -> list[tuple[str, str]]:
     """(name, type) of a DDL, in lower case: `a bigint, b map<string,string>`."""
     found: list[tuple[str, str]] = []
-    for part in ddl.replace("map<string,string>", "texts").split(","):
+    for part in ddl.replace("map<string,string>", "texts").split(",") if ddl else ():
         name, kind = part.split()
         found.append((name, "map<string,string>" if kind == "texts" else kind.lower()))
     return found

@@ -7,12 +7,18 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow.parquet as pq
 
-from spark_jobs.engine.base import ROWS_MAX, Row, arrow, checked, placed
+from spark_jobs.engine.base import ROWS_MAX, Row, Written, arrow, checked, columns_of, placed
 from spark_jobs.sql.dialect import DUCKDB, Dialect
+
+_SPARKS: Final = {
+    "VARCHAR": "string", "BIGINT": "bigint", "INTEGER": "int", "BOOLEAN": "boolean", "DOUBLE": "double",
+    "MAP(VARCHAR, VARCHAR)": "map<string,string>", "VARCHAR[]": "array<string>", "BLOB": "binary",
+}  # fmt: skip
+_FOLDER: Final = "/cluster=([^/]*)/date=[^/]*/[^/]*$"
 
 
 class DuckEngine:
@@ -37,35 +43,34 @@ class DuckEngine:
         return DUCKDB
 
     def exists(self, path: str) -> bool:
-        if "://" not in path:  # fifty times as fast as a query
-            return os.path.isfile(path) if path.endswith(".parquet") else any(Path(path).rglob("*.parquet"))
-        return bool(self._connection.execute(f"select 1 from glob({_text(_files(path))}) limit 1").fetchall())
+        return os.path.isfile(path) if path.endswith(".parquet") else any(Path(path).rglob("*.parquet"))
 
     def load(self, name: str, path: str, columns: str | None = None) -> None:
         if not self.exists(path):
             raise FileNotFoundError(f"{path}: no such table")
+        if columns is not None:
+            self._filled(name, _text(_files(path)), columns)
+            return
         found = f"read_parquet({_text(_files(path))}, hive_partitioning = true, union_by_name = true)"
         self.view(name, f"select * from {found}")
 
-    def save(self, query: str, path: str, partitions: Sequence[str] = ()) -> None:
-        if "://" in path:
-            self._copy(query, path, partitions, "overwrite_or_ignore true")
-            return
-        if partitions:
-            with _replaced(Path(path)) as staged:
-                self._copy(query, str(staged), partitions, "")
-            return
-        with _alone(Path(path)) as file:
-            options = "format parquet, compression zstd"
-            self._connection.execute(f"copy ({query}) to {_text(file)} ({options})")
+    def load_files(self, name: str, path: str, files: Sequence[str], columns: str) -> None:
+        listed = ", ".join(_text(f"{path}/{file}") for file in files)
+        self._filled(name, f"[{listed}]" if files else "", columns, any("/" in file for file in files))
 
-    def _copy(self, query: str, path: str, partitions: Sequence[str], more: str) -> None:
-        options = ["format parquet", "compression zstd", *([more] if more else [])]
-        if partitions:
-            options.append(f"partition_by ({', '.join(partitions)})")
-        else:
-            path = f"{path}/part-0.parquet"
-        self._connection.execute(f"copy ({query}) to {_text(path)} ({', '.join(options)})")
+    def _filled(self, name: str, files: str, columns: str, folders: bool = False) -> None:
+        """With exactly these columns: no row of a table that has them all is added."""
+        self.table(f"none_{name}", columns, [])
+        named = ", ".join(f'"{column}"' for column, _ in columns_of(columns))
+        told = f"nullif(regexp_extract(filename, '{_FOLDER}', 1), '__HIVE_DEFAULT_PARTITION__')"
+        cluster = f", coalesce(url_decode({told}), '') as cluster" if folders else ""
+        options = "hive_partitioning = false, union_by_name = true" + (", filename = true" if folders else "")
+        found = f"select *{cluster} from read_parquet({files}, {options}) union all by name " if files else ""
+        self.view(name, f"select {named} from ({found}select * from none_{name})")
+
+    def save(self, query: str, path: str) -> None:
+        with _alone(Path(path)) as file:
+            self._connection.execute(f"copy ({query}) to {_text(file)} (format parquet, compression zstd)")
 
     def keep(self, path: str, columns: str, rows: Iterable[Mapping[str, Any]]) -> None:
         with _alone(Path(path)) as file:
@@ -90,6 +95,20 @@ class DuckEngine:
         self._connection.execute(f"copy ({query}) to {_text(str(staged))} (format parquet, compression zstd)")
         staged.rename(Path(path) / name)
         return [name]
+
+    def spread(self, query: str, path: str, folders: Sequence[str]) -> list[Written]:
+        Path(path).mkdir(parents=True, exist_ok=True)
+        where = f"partition_by ({', '.join(folders)}), append, filename_pattern 'part-{{uuid}}', return_files"
+        self._connection.execute(f"copy ({query}) to {_text(path)} (format parquet, compression zstd, {where})")
+        ((_, files),) = self._connection.fetchall()
+        return [_written(Path(file), Path(path)) for file in files]
+
+    def written(self, path: str) -> list[Written]:
+        return [_written(Path(path, name), Path(path)) for name in self.parts(path)]
+
+    def ddl(self, name: str) -> str:
+        rows = self.rows(f"select column_name, column_type from (describe {name})")
+        return ", ".join(f"{row['column_name']} {_SPARKS[row['column_type']]}" for row in rows)
 
     def columns(self, name: str) -> list[str]:
         return [str(row["column_name"]) for row in self.rows(f"select column_name from (describe {name})")]
@@ -134,18 +153,9 @@ def _alone(place: Path) -> Iterator[Path]:
             other.unlink()
 
 
-@contextmanager
-def _replaced(place: Path) -> Iterator[Path]:
-    """A new folder, which takes the old one's place at the end."""
-    staged = place.with_name(f".{place.name}.new")
-    shutil.rmtree(staged, ignore_errors=True)
-    staged.mkdir(parents=True)
-    yield staged
-    if place.is_dir():
-        shutil.rmtree(place)
-    elif place.exists():
-        place.unlink()
-    staged.rename(place)
+def _written(file: Path, folder: Path) -> Written:
+    found = file.stat()
+    return Written(file.relative_to(folder).as_posix(), found.st_size, int(found.st_mtime * 1000))
 
 
 def _files(path: str) -> str:

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
-from spark_jobs.engine.base import ROWS_MAX, Row, arrow, checked, placed
+from spark_jobs.engine.base import ROWS_MAX, Row, Written, arrow, checked, columns_of, placed
 from spark_jobs.sql.dialect import SPARK, Dialect
 
 if TYPE_CHECKING:
@@ -45,14 +46,23 @@ class SparkEngine:
         reader = self.session.read if known is None else self.session.read.schema(known)
         self._named(name, reader.parquet(path))
 
-    def save(self, query: str, path: str, partitions: Sequence[str] = ()) -> None:
+    def load_files(self, name: str, path: str, files: Sequence[str], columns: str) -> None:
+        if not files:
+            self.table(name, columns, [])
+            return
+        known, folders = dict(columns_of(columns)), any("/" in file for file in files)
+        given = known | ({"cluster": "string", "date": "string"} if folders else {})
+        reader = self.session.read.schema(", ".join(f"`{column}` {kind}" for column, kind in given.items()))
+        found = reader.option("basePath", path).parquet(*(f"{path}/{file}" for file in files))
+        if folders:
+            found = found.replace(_misread(files), subset="cluster").fillna("", "cluster")
+        self._named(name, found.select(*(f"`{column}`" for column in known)))
+
+    def save(self, query: str, path: str) -> None:
         """What a query reads from `path` itself is lost: write elsewhere."""
-        self._columns.pop(path, None)
         frame = self.session.sql(query)
-        writer = frame.write.mode("overwrite").option("compression", "zstd")
-        (writer.partitionBy(*partitions) if partitions else writer).parquet(path)
-        if not partitions:
-            self._columns[path] = frame.schema
+        frame.write.mode("overwrite").option("compression", "zstd").parquet(path)
+        self._columns[path] = frame.schema
 
     def keep(self, path: str, columns: str, rows: Iterable[Mapping[str, Any]]) -> None:
         import pyarrow.parquet as pq
@@ -126,6 +136,37 @@ class SparkEngine:
         system.delete(self._path(staged), True)
         return sorted(names.values())
 
+    def spread(self, query: str, path: str, folders: Sequence[str]) -> list[Written]:
+        staged = f"{path.rstrip('/')}.new"
+        writer = self.session.sql(query).write.mode("overwrite").option("compression", "zstd")
+        writer.partitionBy(*folders).parquet(staged)
+        found = self._tree(staged)
+        system, place = self._hadoop(staged)
+        for file in found:
+            target = self._path(f"{path.rstrip('/')}/{file.path}")
+            system.mkdirs(target.getParent())
+            system.rename(self._path(f"{staged}/{file.path}"), target)
+        system.delete(place, True)
+        return found
+
+    def written(self, path: str) -> list[Written]:
+        return [file for file in self._tree(path) if "/" not in file.path]
+
+    def _tree(self, path: str) -> list[Written]:
+        """Of all folders below."""
+        system, place = self._hadoop(path)
+        found, root = [], f"{self.qualified(path)}/"
+        listing = system.listFiles(place, True) if system.exists(place) else None
+        while listing is not None and listing.hasNext():
+            status = listing.next()
+            name = str(status.getPath().toString()).removeprefix(root)
+            if name.endswith(".parquet") and name.rsplit("/")[-1][0] not in "._":
+                found.append(Written(name, int(status.getLen()), int(status.getModificationTime())))
+        return found
+
+    def ddl(self, name: str) -> str:
+        return ", ".join(f"{column} {kind}" for column, kind in self.session.table(name).dtypes)
+
     def map_in_arrow(self, frame: DataFrame, function: Callable[[Any], Any], columns: str) -> DataFrame:
         """As `frame.mapInArrow`, which asks for pandas although Arrow's batches do not need it.  `columns`: DDL."""
         from pyspark.sql import DataFrame
@@ -186,3 +227,9 @@ class SparkEngine:
             self.session.catalog.dropTempView(name)
         if self._own:
             self.session.stop()
+
+
+def _misread(files: Iterable[str]) -> dict[str, str]:
+    """Names of clusters as Spark has them from folders of others: it takes each octet `%C3` for a letter."""
+    names = {file.split("/", 1)[0].removeprefix("cluster=") for file in files}
+    return {found: unquote(name) for name in names if (found := unquote(name, "latin-1")) != unquote(name)} or {"": ""}

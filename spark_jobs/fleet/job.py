@@ -68,14 +68,9 @@ def _kept(engine: Engine, workspace: Workspace, rows: list[Row]) -> list[Row]:
     workspace.begin(engine)
     if workspace.has(engine, "fleet"):
         workspace.load(engine, "fleet")
-        rows = [*rows, *engine.rows(f"select {', '.join(map(_quoted(engine), COLUMNS))} from fleet")]
+        rows = [*rows, *engine.rows(f"select {', '.join(map(engine.dialect.name, COLUMNS))} from fleet")]
     kept = merged(rows)
     columns = ", ".join(f"{name} {type_}" for name, type_ in COLUMNS.items())
     engine.table("fleet_rows", columns, kept)
     workspace.save(engine, "fleet", "select * from fleet_rows")
     return kept
-
-
-def _quoted(engine: Engine) -> Any:
-    """`end` is a word of SQL."""
-    return (lambda name: f"`{name}`") if engine.dialect.spark else (lambda name: f'"{name}"')

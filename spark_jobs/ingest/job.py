@@ -29,7 +29,8 @@ from pathlib import Path
 from typing import Final
 
 from spark_jobs import schema
-from spark_jobs.engine.base import Engine
+from spark_jobs.engine import delta
+from spark_jobs.engine.base import Engine, Written
 from spark_jobs.engine.spark import SparkEngine
 from spark_jobs.ingest import given as ingest_given
 from spark_jobs.ingest import local as ingest_local
@@ -38,9 +39,11 @@ from spark_jobs.ingest.given import IngestError
 from spark_jobs.ingest.local import IngestSettings, Outcome
 from spark_jobs.ingest.plan import UNREAD, Found, labels
 from spark_jobs.ingest.tables import Catalog
-from spark_jobs.workspace import Workspace
+from spark_jobs.workspace import DELTA, PARQUET, Workspace
 
 EVENTS: Final = "events_raw"
+JOINED: Final = 128 * 1024 * 1024
+DAY: Final = 86_400_000_000
 _OURS: Final = re.compile(r"r\d{5}-")
 _SHOWN: Final = 5
 
@@ -87,10 +90,11 @@ def run(
 def _done(engine: Engine, workspace: Workspace, catalog: Catalog, before: int, changed: bool) -> Ingested:
     if changed:
         twice.drop(engine, workspace.path(EVENTS), catalog, f"r{_run(catalog):05d}")
-    if not catalog.parts:  # so that there is a table
+    if not catalog.parts and workspace.format == PARQUET:  # so that there is a table
         engine.keep(workspace.path(EVENTS), schema.ddl(), [])
         catalog.parts = engine.parts(workspace.path(EVENTS))
     catalog.save(engine, workspace)
+    workspace.published(engine, EVENTS, catalog.parts)
     _sweep(engine, workspace, catalog)
     workspace.load(engine, EVENTS)
     states = catalog.files.values()
@@ -105,9 +109,49 @@ def _events(catalog: Catalog) -> int:
 
 
 def _sweep(engine: Engine, workspace: Workspace, catalog: Catalog) -> None:
-    """Removes what does not count: replaced in this run, or left by one that was cut off."""
+    """Removes what does not count: replaced in this run, or left by one that was cut off.  Of Delta tables `maintain`
+    does, since snapshots have it."""
+    if workspace.format == DELTA:
+        return
     found = [name for name in engine.parts(workspace.path(EVENTS)) if _OURS.match(name)]
     engine.drop(workspace.path(EVENTS), [name for name in found if name not in catalog.parts])
+
+
+def tidy(engine: Engine, workspace: Workspace, before: int | None, size: int = JOINED) -> tuple[int, int]:
+    """Of a Delta table: files go whose rows are all from `before` a time (µs); those of one day that are smaller than
+    `size` octets together become one.  How many went and were joined."""
+    catalog, path = Catalog.load(engine, workspace), workspace.path(EVENTS)
+    spans = delta.spans(path, "ts_wall")
+    old = {name for name in catalog.parts if name in spans and before is not None and spans[name][1] < before}
+    catalog.files = {
+        name: replace(state, part=None if state.part in old else state.part) for name, state in catalog.files.items()
+    }
+    catalog.parts = [name for name in catalog.parts if name not in old]
+    joined = 0
+    for number, names in enumerate(_small(engine, path, catalog, spans, size)):
+        delta.load(engine, "small_parts", path, schema.ddl(), only=names)
+        made = engine.append("select * from small_parts", path, f"r{_run(catalog):05d}-joined-{number}")
+        catalog.parts = [name for name in catalog.parts if name not in names] + made
+        joined += len(names)
+    if old or joined:
+        catalog.save(engine, workspace)
+        workspace.published(engine, EVENTS, catalog.parts)
+    return len(old), joined
+
+
+def _small(
+    engine: Engine, path: str, catalog: Catalog, spans: Mapping[str, tuple[int, int]], size: int
+) -> list[list[str]]:
+    """Files of a day that nothing replaces any more, and that are small together."""
+    pinned = {state.part for state in catalog.files.values()}
+    days: dict[int, list[Written]] = {}
+    for file in engine.written(path):
+        if file.path in catalog.parts and file.path in spans and file.path not in pinned:
+            days.setdefault(spans[file.path][1] // DAY, []).append(file)
+    return [
+        [file.path for file in files] for files in days.values()
+        if len(files) > 1 and sum(file.size for file in files) < size
+    ]  # fmt: skip
 
 
 # ---- paths ----------------------------------------------------------------------------------------------------------

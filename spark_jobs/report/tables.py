@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any, Final
 
+from spark_jobs.engine import delta
 from spark_jobs.engine.base import ROWS_MAX, Engine, checked
 from spark_jobs.engine.spark import SparkEngine
 from spark_jobs.messages import query as messages
@@ -49,7 +50,7 @@ class Tables:
         if not isinstance(self._engine, SparkEngine) or type(self._workspace) is not Workspace:
             return None
         place = self._engine.qualified(self._workspace.path(table))
-        if not place.startswith("file:"):
+        if not place.startswith("file:") or delta.is_table(place):
             return None
         import pyarrow.parquet as pq
 

@@ -15,6 +15,10 @@ class Dialect:
 
     spark: bool
 
+    def name(self, word: str) -> str:
+        """Of a column, which may be a word of SQL such as `end`."""
+        return f"`{word}`" if self.spark else f'"{word}"'
+
     def shifted(self, value: str, bits: int) -> str:
         """`value >> bits` of a bigint."""
         return f"shiftright({value}, {bits})" if self.spark else f"(({value}) >> {bits})"
@@ -22,6 +26,12 @@ class Dialect:
     def quotient(self, dividend: str, divisor: str) -> str:
         """The whole part; neither is negative."""
         return f"(({dividend}) div ({divisor}))" if self.spark else f"(({dividend}) // ({divisor}))"
+
+    def day(self, value: str) -> str:
+        """`2026-01-31` of µs UTC."""
+        if self.spark:
+            return f"date_format(timestamp_micros({value}), 'yyyy-MM-dd')"
+        return f"strftime(make_timestamp({value}), '%Y-%m-%d')"
 
     def hashed(self, *values: str) -> str:
         """A bigint that stands for texts within one run of one engine: aggregates of texts are slow in Spark."""

@@ -25,7 +25,7 @@ from spark_jobs.engine.spark import SparkEngine
 from spark_jobs.ingest import job as ingest
 from spark_jobs.ingest.local import IngestSettings
 from spark_jobs.ingest.plan import Found
-from spark_jobs.jobs.part import Part, merge
+from spark_jobs.jobs import part as jobs_part
 from spark_jobs.pipeline import Settings
 from spark_jobs.progress import QUIET, Progress
 from spark_jobs.report import files as report
@@ -36,8 +36,6 @@ from spark_jobs.watch import stream as watch_stream
 from spark_jobs.watch.memory import Files
 from spark_jobs.workspace import Workspace
 
-PART: Final = "part"
-"""Folder of the workspace for what is computed apart."""
 OVERVIEW: Final = "report.json"
 
 
@@ -131,9 +129,8 @@ def _among(paths: Collection[str]) -> Callable[[Found], bool]:
 def _compute(engine: Engine, workspace: Workspace, settings: Settings, progress: Progress, found: Files) -> None:
     if found.stale >= found.clusters:
         pipeline.after_ingest(engine, workspace, settings, progress)
-        return
-    part = Part(f"{workspace.place.rstrip('/')}/{PART}", workspace, tuple(sorted(found.stale)))
-    pipeline.after_ingest(engine, part, settings, progress)
-    watch_memory.remember(engine, workspace, ())
-    merge(engine, part, pipeline.MADE)
-    pipeline.settle(engine, workspace, settings)
+    else:
+        pipeline.apart(
+            engine, jobs_part.of(workspace, found.stale), settings, progress,
+            before=lambda: watch_memory.remember(engine, workspace, ()),
+        )  # fmt: skip

@@ -15,6 +15,7 @@ from spark_jobs.engine.base import Engine
 from spark_jobs.engine.duckdb_engine import DuckEngine
 from spark_jobs.engine.spark import SparkEngine
 from spark_jobs.ingest import job as ingest
+from spark_jobs.jobs import part
 from spark_jobs.jobs.part import Part, merge
 from spark_jobs.progress import QUIET
 from spark_jobs.watch import job as watch
@@ -51,7 +52,7 @@ def test_each_run_takes_what_is_new_and_computes_what_that_changes(fleet: Fleet)
 
 def computed_apart(fleet: Fleet) -> set[str]:
     engine = DuckEngine(threads=1)
-    engine.load("apart", str(fleet.out / "work" / watch.PART / "events"))
+    engine.load("apart", str(fleet.out / "work" / part.FOLDER / "events"))
     found = {row["cluster"] for row in engine.rows("select distinct cluster from apart")}
     engine.close()
     return found
