@@ -22,7 +22,7 @@ from spark_jobs.cli.errors import DEBUG, EXIT_CODES, INTERNAL, INTERRUPTED, NO_R
 
 PROGRAM: Final = "failover-report"
 DESCRIPTION: Final = "What happened in a fail-over, from the logs that brokers, clients and the cluster left behind."
-VERBS: Final = ("report", "check", "explain", "diff", "fleet", "watch", "maintain")
+VERBS: Final = ("report", "check", "explain", "diff", "fleet", "watch", "maintain", "export")
 """Each is a module in this package: HELP, DESCRIPTION, EXAMPLES, add_arguments(parser), run(options) -> exit code."""
 
 
