@@ -103,7 +103,7 @@ def after_ingest(
 ) -> list[Row]:
     """All steps but `files`; needs events_raw."""
     if workspace.format == DELTA:
-        return apart(engine, part.of(workspace), settings, progress)
+        return apart(engine, [part.of(workspace)], settings, progress)
     workspace.begin(engine)
     inputs = _digest(engine, workspace, settings)
     done = set() if settings.redo else _done(engine, workspace, inputs)
@@ -121,20 +121,23 @@ def after_ingest(
 
 def apart(
     engine: Engine,
-    some: part.Part,
+    parts: Sequence[part.Part],
     settings: Settings,
     progress: Progress = QUIET,
     before: Callable[[], None] = lambda: None,
 ) -> list[Row]:
-    """Some clusters, and then their tables put in place of what the whole had; `before` that happens."""
-    inputs = _digest(engine, some.whole, settings)
-    if settings.redo or _done(engine, some.whole, inputs) < set(_OF):
-        after_ingest(engine, some, settings, progress)
-        before()
-        _write(engine, some.whole, inputs, set())
-        part.merge(engine, some, MADE)
-        _write(engine, some.whole, inputs, set(_OF))
-    return _failed(engine, some.whole)
+    """Parts of one workspace, whose tables are put in the place of what that had; `before` that happens."""
+    whole = parts[0].whole
+    inputs = _digest(engine, whole, settings)
+    if settings.redo or _done(engine, whole, inputs) < set(_OF):
+        for number, some in enumerate(parts):
+            after_ingest(engine, some, settings, progress)
+            if not number:
+                before()
+                _write(engine, whole, inputs, set())
+            part.merge(engine, some, MADE)
+        _write(engine, whole, inputs, set(_OF))
+    return _failed(engine, whole)
 
 
 def _failed(engine: Engine, workspace: Workspace) -> list[Row]:

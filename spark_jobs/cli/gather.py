@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spark_jobs.cli.life import SAMPLES
 from spark_jobs.clocks.job import of_rows
-from spark_jobs.clocks.segments import Clocks
+from spark_jobs.clocks.segments import Clocks, of_moment
 from spark_jobs.engine.base import Engine, Row
 from spark_jobs.parse.event_json import split_id
 from spark_jobs.workspace import Workspace
@@ -56,7 +56,7 @@ def message(engine: Engine, workspace: Workspace, msg_id: str, cluster: str | No
             number,
             mine := [row for row in rows if (row.get("cluster") or "") == name],
             _samples(engine, workspace, name, mine),
-            _clocks(engine, workspace, name),
+            _clocks(engine, workspace, name, mine),
             any(row["cluster"] == name for row in lives),
             next((row for row in verdicts if row["cluster"] == name), None),
         )
@@ -91,10 +91,12 @@ def _samples(engine: Engine, workspace: Workspace, cluster: str, mine: Sequence[
     return [_event(row) for row in _rows(engine, workspace, "events", query)]
 
 
-def _clocks(engine: Engine, workspace: Workspace, cluster: str) -> Clocks:
-    engine.table("cluster_asked", "cluster string", [{"cluster": cluster}])
+def _clocks(engine: Engine, workspace: Workspace, name: str, mine: Sequence[Event]) -> Clocks:
+    engine.table("cluster_asked", "cluster string", [{"cluster": name}])
     query = "select c.* from clock_segments as c join cluster_asked as a on a.cluster = coalesce(c.cluster, '')"
-    return of_rows({**row, "evidence": {}} for row in _rows(engine, workspace, "clock_segments", query))
+    moment = min((row["ts_wall"] for row in mine if row.get("ts_wall") is not None), default=0)
+    found = of_moment(_rows(engine, workspace, "clock_segments", query), moment)
+    return of_rows({**row, "evidence": {}} for row in found)
 
 
 def _event(row: Row) -> Event:

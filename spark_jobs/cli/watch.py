@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 from spark_jobs.cli import common, engines, output
 from spark_jobs.cli.errors import OK
 
+RUNS: Final = "watch.jsonl"
+"""A line for each run: at (s since 1970), seconds, segments, rows that came, rows that were computed `again`,
+incidents."""
 HELP: Final = "read what is new, say what has happened; for cron"
 DESCRIPTION: Final = """\
 Read the segments that were closed since the last call, compute again the clusters that they belong to, and print one
@@ -33,9 +40,17 @@ def run(options: argparse.Namespace) -> int:
 
         workspace = common.workspace(options, engine)
         checkpoint = options.checkpoint or f"{workspace.place}/checkpoint"
+        begun = time.time()
         found = job.run(engine, workspace, options.inputs, checkpoint, common.settings(options), progress, out)
+    measured = {"segments": found.segments, "rows": found.rows, "again": found.again, "incidents": len(found.new)}
+    _noted(out / RUNS, {"at": round(begun), "seconds": round(time.time() - begun, 2), **measured})
     if options.json:
-        output.show([output.as_json({"segments": found.segments, "rows": found.rows, "new": found.new})])
+        output.show([output.as_json({**measured, "new": found.new})])
     elif found.new:
         output.show(found.lines())
     return OK
+
+
+def _noted(path: Path, run: Mapping[str, float]) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(run) + "\n")

@@ -161,6 +161,21 @@ class Clocks:
         return Clocks(reference, segments, tuple(breaks) or _between(segments))
 
 
+def of_moment(rows: Iterable[Mapping[str, Any]], moment: int) -> list[Mapping[str, Any]]:
+    """Of rows of the table those that were solved together, nearest to a moment (µs): a table of several eras has of
+    each node a segment 0 for each of them."""
+    runs: dict[str, list[list[Mapping[str, Any]]]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: (row["t0"], row["segment"])):
+        if not row["segment"] or not runs[row["node"]]:
+            runs[row["node"]].append([])
+        runs[row["node"]][-1].append(row)
+
+    def away(run: Sequence[Mapping[str, Any]]) -> int:
+        return max(int(run[0]["t0"]) - moment, moment - max(int(row["t1"]) for row in run), 0)
+
+    return [row for of in runs.values() for row in min(of, key=away)]
+
+
 def _side(item: Break, event: Event, wall: int) -> int:
     """-1 before the break, 1 behind it, 0 unknown."""
     mono = event.get("ts_mono")

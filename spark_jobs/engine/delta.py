@@ -93,7 +93,12 @@ def name_files(place: str, files: Collection[Written], columns: str) -> int:
     return _commit(table, columns, added, sorted(known - wanted.keys()))
 
 
-def spans(place: str, column: str) -> dict[str, tuple[int, int]]:
+def files(place: str) -> list[str]:
+    """Of the newest snapshot."""
+    return [file for file, _ in _folders(_opened(place))]
+
+
+def spans(place: str, column: str) -> dict[str, tuple[Any, Any]]:
     """File → least and greatest value, of those of which the log has them."""
     names = f"min.{column}", f"max.{column}"
     found = {file: (of.get(names[0]), of.get(names[1])) for file, of in _folders(_opened(place))}

@@ -8,6 +8,8 @@ from typing import Final
 
 from spark_jobs.engine import delta
 from spark_jobs.engine.base import Engine
+from spark_jobs.jobs.eras import Era, day, waves
+from spark_jobs.schema import ddl
 from spark_jobs.workspace import DELTA, Workspace
 
 FOLDER: Final = "part"
@@ -25,10 +27,12 @@ MOMENTS: Final = {
 @dataclass(frozen=True)
 class Part(Workspace):
     """`place` gets the tables that are made; what ingest wrote is read from `whole`, and of that only `clusters`; None:
-    all."""
+    all; and only `eras` of them, if there are any.  `gone`: eras that it replaces as well, None: everything."""
 
     whole: Workspace
     clusters: tuple[str, ...] | None
+    eras: tuple[Era, ...] = ()
+    gone: tuple[Era, ...] | None = ()
 
     def has(self, engine: Engine, table: str) -> bool:
         return self.whole.has(engine, table) if table in GIVEN else super().has(engine, table)
@@ -36,16 +40,65 @@ class Part(Workspace):
     def load(self, engine: Engine, *tables: str) -> None:
         for table in tables:
             if table in GIVEN:
-                self.whole.load(engine, table)
-                if self.clusters is not None:
-                    engine.narrow(table, among(self.clusters))
+                self._given(engine, table)
             else:
                 super().load(engine, table)
 
+    def _given(self, engine: Engine, table: str) -> None:
+        if self.eras and table == "events_raw":
+            path = self.whole.path(table)
+            delta.load(engine, table, path, ddl(), only=_near(path, self.eras))
+        else:
+            self.whole.load(engine, table)
+        wanted = [] if self.clusters is None else [among(self.clusters)]
+        if self.eras and table in _FILE:
+            rows = [{"of_cluster": era.cluster, "of_file": file} for era in self.eras for file in era.files]
+            engine.table("era_files", "of_cluster string, of_file string", rows)
+            same = "and of_cluster = coalesce(cluster, '')" if table == "events_raw" else ""
+            wanted.append(f"exists (select 1 from era_files where of_file = {_FILE[table]} {same})")
+        if wanted:
+            engine.narrow(table, " and ".join(wanted))
+
+    def replaces(self, cluster: str | None, day: str | None) -> bool:
+        """Is a row of this cluster and day made anew?"""
+        name = cluster or ""
+        if self.gone is None:
+            return True
+        if not self.eras:
+            return self.clusters is None or name in self.clusters
+        eras = [era for era in (*self.eras, *self.gone) if era.cluster == name]
+        return bool(eras) if day is None else any(era.first <= day <= era.last for era in eras)
+
+
+_FILE: Final = {"events_raw": "file", "files": "name"}
+
+
+def _near(path: str, eras: Iterable[Era]) -> list[str]:
+    """Parquet files that may have rows of them."""
+    days, names = delta.spans(path, "ts_wall"), delta.spans(path, "cluster")
+    dated = {file: (day(low), day(high)) for file, (low, high) in days.items()}
+    return [
+        file for file in delta.files(path)
+        if file not in dated or file not in names
+        or any((not era.cluster or names[file][0] <= era.cluster <= names[file][1])
+               and era.meets(Era(era.cluster, *dated[file])) for era in eras)
+    ]  # fmt: skip
+
 
 def of(workspace: Workspace, clusters: Iterable[str] | None = None) -> Part:
-    place = f"{workspace.place.rstrip('/')}/{FOLDER}"
-    return Part(place, workspace, None if clusters is None else tuple(sorted(clusters)))
+    return Part(_beside(workspace), workspace, None if clusters is None else tuple(sorted(clusters)))
+
+
+def of_eras(workspace: Workspace, eras: Iterable[Era], gone: tuple[Era, ...] | None) -> list[Part]:
+    """One after the other; `gone`: what the first one replaces as well, None: all that there is."""
+    return [
+        Part(_beside(workspace), workspace, tuple(era.cluster for era in wave), wave, () if turn else gone)
+        for turn, wave in enumerate(waves(eras))
+    ]
+
+
+def _beside(workspace: Workspace) -> str:
+    return f"{workspace.place.rstrip('/')}/{FOLDER}"
 
 
 def among(clusters: Iterable[str]) -> str:
@@ -74,13 +127,17 @@ def _replace(engine: Engine, part: Part, table: str) -> None:
         rows = engine.rows(f"select incident as of_incident, {_day(engine, '{begin}')} as day from made")
         engine.table("days", "of_incident string, day string", rows)
     own = _day(engine, MOMENTS[table]) if table in MOMENTS else "cast(null as string)"
-    dated = f"select *, {own} as date from made"
+    source = "made"
     if "incident" in engine.columns("made"):
-        joined = "made left join days on of_incident = incident"
-        dated = f"select made.*, coalesce(day, {own}) as date from {joined}"
-    engine.view("dated", dated)
-    gone = part.clusters
-    delta.replace(engine, "dated", part.whole.path(table), lambda name, _: gone is None or (name or "") in gone)
+        own, source = f"coalesce(day, {own})", "made left join days on of_incident = incident"
+    if part.eras:
+        rows = [{"of_cluster": era.cluster, "first": era.first, "last": era.last} for era in part.eras]
+        engine.table("era_days", "of_cluster string, first string, last string", rows)
+        first, last = engine.dialect.name("first"), engine.dialect.name("last")
+        own = f"nullif(greatest({first}, least({last}, coalesce({own}, {first}))), '')"  # clocks differ at midnight
+        source += " left join era_days on of_cluster = coalesce(cluster, '')"
+    engine.view("dated", f"select made.*, {own} as date from {source}")
+    delta.replace(engine, "dated", part.whole.path(table), part.replaces)
 
 
 def _day(engine: Engine, moment: str) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from spark_jobs.clocks.segments import of_moment
 from spark_jobs.engine.base import Engine
 from spark_jobs.report import facts, headline, lane, sums
 from spark_jobs.report.tables import Row, Tables
@@ -208,7 +209,7 @@ def _document(number: int, incident: Row, span: tuple[int, int], found: _All, se
         "outage_union": union,
         "lane": lane.of(outages, union["clients"] if union else None),
         "messages": _messages(found, incident),
-        "clocks": found.about("clock_segments", cluster),
+        "clocks": of_moment(found.about("clock_segments", cluster), span[0]),
         "gaps": _gaps(found, incident, span),
         "events": shown,
         "events_more": more,

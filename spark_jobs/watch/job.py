@@ -41,12 +41,13 @@ OVERVIEW: Final = "report.json"
 
 @dataclass(frozen=True)
 class Watched:
-    """`segments`: closed ones that were new, or had grown.  `rows`: that were added.  `clusters`: computed again.
-    `new`, `changed`: rows of `incidents`, by time."""
+    """`segments`: closed ones that were new, or had grown.  `rows`: that were added.  `clusters`: computed again, with
+    so many rows (`again`).  `new`, `changed`: rows of `incidents`, by time."""
 
     segments: int = 0
     rows: int = 0
     clusters: tuple[str, ...] = ()
+    again: int = 0
     new: list[Row] = field(default_factory=list)
     changed: list[Row] = field(default_factory=list)
 
@@ -88,7 +89,8 @@ def run(
     if found.changed:
         watch_memory.remember(engine, workspace, found.now)
         watch_memory.announced(engine, workspace, incidents.now)
-    return Watched(found.segments, rows, tuple(sorted(found.stale)), incidents.new, incidents.changed)
+    again = found.events if found.changed else 0
+    return Watched(found.segments, rows, tuple(sorted(found.stale)), again, incidents.new, incidents.changed)
 
 
 # ---- take -----------------------------------------------------------------------------------------------------------
@@ -127,10 +129,11 @@ def _among(paths: Collection[str]) -> Callable[[Found], bool]:
 
 
 def _compute(engine: Engine, workspace: Workspace, settings: Settings, progress: Progress, found: Files) -> None:
-    if found.stale >= found.clusters:
+    if found.stale >= found.clusters and not found.eras:
         pipeline.after_ingest(engine, workspace, settings, progress)
+        return
+    if found.eras:
+        parts = jobs_part.of_eras(workspace, found.eras, found.gone)
     else:
-        pipeline.apart(
-            engine, jobs_part.of(workspace, found.stale), settings, progress,
-            before=lambda: watch_memory.remember(engine, workspace, ()),
-        )  # fmt: skip
+        parts = [jobs_part.of(workspace, found.stale)]
+    pipeline.apart(engine, parts, settings, progress, lambda: watch_memory.remember(engine, workspace, ()))

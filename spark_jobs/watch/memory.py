@@ -4,29 +4,37 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, Final
 
 from spark_jobs.engine.base import Engine, Row
 from spark_jobs.ingest.plan import SEGMENTS
-from spark_jobs.workspace import Workspace
+from spark_jobs.ingest.tables import Catalog, Resume
+from spark_jobs.jobs.eras import Era, day, eras
+from spark_jobs.workspace import DELTA, Workspace
 
-WATCHED: Final = "file string, cluster string, state string"
+WATCHED: Final = "file string, cluster string, state string, first string, last string"
 ANNOUNCED: Final = "incident string, state string"
+_TIMES: Final = ("first_ts", "last_ts")
 _STATE: Final = ("name", "cluster", "kind", "state", "octets", "lines", "events", "torn", "covered", "undated")
 
 
 @dataclass(frozen=True)
 class Files:
     """`now`: rows of `watched` as they should be.  `changed`: names of files that are not what they were, of which
-    `segments` are segments.  `stale`: clusters that have, or had, rows of them."""
+    `segments` are segments.  `stale`: clusters that have, or had, rows of them; `eras`: what of these is to be
+    computed, none if they are as a whole; `gone`: what had rows of them, None: nobody knows.  `events`: of the files
+    that are computed again."""
 
     now: tuple[Row, ...]
     changed: frozenset[str]
     segments: int
     stale: frozenset[str]
+    eras: tuple[Era, ...] = ()
+    gone: tuple[Era, ...] | None = ()
+    events: int = 0
 
     @property
     def clusters(self) -> frozenset[str]:
@@ -37,19 +45,38 @@ class Files:
 def files(engine: Engine, workspace: Workspace, settings: str) -> Files:
     """Compare; `settings`: what else decides about the tables."""
     workspace.load(engine, "files")
-    states = {row["name"]: row for row in engine.rows(f"select {', '.join(_STATE)} from files")}
-    now = {name: _digest([settings, row]) for name, row in states.items()}
-    before = _by_file(_rows(engine, workspace, "watched"))
+    states = {row["name"]: row for row in engine.rows(f"select {', '.join((*_STATE, *_TIMES))} from files")}
+    now = {name: _digest([settings, {key: row[key] for key in _STATE}]) for name, row in states.items()}
+    before = _by_file(_rows(engine, workspace, "watched", WATCHED))
     changed = {name for name in now.keys() | before.keys() if _state(before.get(name)) != now.get(name)}
     found = _clusters(engine, workspace, changed & now.keys())
     rows = [row for name in now.keys() - changed for row in before[name]]
     for name in changed & now.keys():
         of = found.get(name) or {states[name]["cluster"] or ""}
-        rows += [{"file": name, "cluster": cluster, "state": now[name]} for cluster in of]
-    was = {row["cluster"] for name in changed for row in before.get(name, ())}
-    stale = was | {row["cluster"] for row in rows if row["file"] in changed}
+        days = {side: moment and day(moment) for side in ("first", "last") for moment in (states[name][f"{side}_ts"],)}
+        rows += [{"file": name, "cluster": cluster, "state": now[name], **days} for cluster in of]
+    was = [row for name in changed for row in before.get(name, ())]
+    stale = {row["cluster"] for row in (*was, *rows) if row["file"] in changed}
     segments = [name for name in changed & now.keys() if states[name]["kind"] in SEGMENTS]
-    return Files(tuple(rows), frozenset(changed), len(segments), frozenset(stale))
+    known = Files(tuple(rows), frozenset(changed), len(segments), frozenset(stale))
+    if workspace.format == DELTA:
+        known = _by_era(engine, workspace, known, was if before else None)
+    again = {file for era in known.eras for file in era.files} or {
+        row["file"] for row in rows if row["cluster"] in stale
+    }
+    return replace(known, events=sum(states[name]["events"] or 0 for name in again))
+
+
+def _by_era(engine: Engine, workspace: Workspace, files: Files, was: Sequence[Row] | None) -> Files:
+    """With the eras; without them if a file had no time, or if rows were given as Parquet, which names other files."""
+    catalog = Catalog.load(engine, workspace)
+    if catalog.given or any(row["first"] is None for row in was or ()):
+        return files
+    procs = {name: tuple(Resume.of(state.resume).seqs) for name, state in catalog.files.items()}
+    found = eras({**row, "procs": procs.get(row["file"], ())} for row in files.now if row["cluster"] in files.stale)
+    old = tuple({Era(row["cluster"], row["first"], row["last"]) for row in was or ()})
+    chosen = tuple(era for era in found if era.files & files.changed or any(era.meets(one) for one in old))
+    return replace(files, eras=chosen or old, gone=None if was is None else old)
 
 
 def _by_file(rows: Iterable[Row]) -> dict[str, list[Row]]:
@@ -92,7 +119,7 @@ class Incidents:
 def incidents(engine: Engine, workspace: Workspace) -> Incidents:
     workspace.load(engine, "incidents")
     now = sorted(engine.rows("select * from incidents"), key=lambda row: (row["begin"], row["incident"]))
-    told = {row["incident"]: row["state"] for row in _rows(engine, workspace, "announced")}
+    told = {row["incident"]: row["state"] for row in _rows(engine, workspace, "announced", ANNOUNCED)}
     new = [row for row in now if row["incident"] not in told]
     changed = [row for row in now if told.get(row["incident"], _digest(row)) != _digest(row)]
     return Incidents(now, new, changed)
@@ -104,10 +131,11 @@ def announced(engine: Engine, workspace: Workspace, rows: Iterable[Row]) -> None
     engine.keep(workspace.path("announced"), ANNOUNCED, told)
 
 
-def _rows(engine: Engine, workspace: Workspace, table: str) -> list[Row]:
+def _rows(engine: Engine, workspace: Workspace, table: str, columns: str) -> list[Row]:
+    """What was written before there was a column has NULL there."""
     if not workspace.has(engine, table):
         return []
-    workspace.load(engine, table)
+    engine.load(table, workspace.path(table), columns)
     return engine.rows(f"select * from {table}")
 
 

@@ -16,7 +16,7 @@ from spark_jobs.engine import delta
 from spark_jobs.engine.base import Engine
 from spark_jobs.engine.duckdb_engine import DuckEngine
 from spark_jobs.engine.spark import SparkEngine
-from spark_jobs.jobs import maintain
+from spark_jobs.jobs import eras, maintain
 from spark_jobs.workspace import DELTA, Workspace, WrongVersion, of_format
 from tests.spark.truth import nodes, processes
 from tests.spark.watch_world import Fleet
@@ -74,6 +74,42 @@ def test_a_cluster_that_changed_is_replaced_and_the_others_are_not_written(after
     assert fleet.watch().rows == 0
     with pytest.raises(Exception, match="version"):
         incidents(fleet, 4)
+
+
+def test_days_that_have_nothing_to_do_with_each_other_are_computed_apart(fleet: Fleet, tmp_path: Path) -> None:
+    fleet.lay(processes.kill(), "blue")
+    fleet.watch()
+    first = {name: files_of(fleet, "blue", name) for name in ("events", "phases", "gaps", "message_lives")}
+    fleet.lay(processes.hang(), "blue", lambda name: "node3" not in name, days=3)
+    later = fleet.watch()
+    assert [row["cluster"] for row in later.new] == ["blue"] and later.again == later.rows
+    assert days_computed(fleet) == {"2026-06-04"}
+    fleet.lay(processes.hang(), "blue", lambda name: "node3" in name, days=3)
+    assert fleet.watch().new == [] and days_computed(fleet) == {"2026-06-04"}
+    now = {name: files_of(fleet, "blue", name) for name in first}
+    assert all(files and files <= now[name] for name, files in first.items() if name != "message_lives")
+    other = in_delta(tmp_path / "other")
+    shutil.copytree(fleet.raw, other.raw)
+    other.watch()
+    assert other.found() == fleet.found(), "all at once says the same"
+
+    fleet.lay(processes.kill(), "blue", lambda name: "node2" in name, days=1)
+    mended = fleet.raw / "cluster=blue/node2/events/day1-node2-0001.jsonl"
+    mended.write_bytes(mended.read_bytes().replace(b"d1-", b"d3-"))
+    fleet.watch()
+    assert days_computed(fleet) == {"2026-06-02", "2026-06-04"}, "a process that lived on both joins them"
+
+
+def files_of(fleet: Fleet, cluster: str, table: str) -> set[str]:
+    return {file for file in delta.files(fleet.workspace.path(table)) if f"cluster={cluster}/" in file}
+
+
+def days_computed(fleet: Fleet) -> set[str]:
+    engine = DuckEngine(threads=1)
+    engine.load("apart", f"{fleet.workspace.place}/part/events")
+    found = {eras.day(row["ts_wall"]) for row in engine.rows("select ts_wall from apart")}
+    engine.close()
+    return found
 
 
 def test_both_engines_write_and_read_names_of_any_form(

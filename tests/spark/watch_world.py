@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from tests.spark.truth.story import Story
 SETTINGS = pipeline.Settings(zones={"*": "UTC"})
 OF_THE_ENGINE = ("message_lives", "slow_waits", "standstills", "consumer_moments")
 """Tables with an engine's own hashes."""
+DAY = 86_400_000_000
 CLUSTER = b'"made"'
 """What the stories call theirs."""
 
@@ -32,11 +34,12 @@ class Fleet:
         self.workspace = Workspace(str(self.out / "work"))
         self.checkpoint = str(place / "checkpoint")
 
-    def lay(self, story: Story, cluster: str, wanted: Callable[[str], bool] = lambda name: True) -> None:
-        """The logs of a story as those of a cluster."""
+    def lay(self, story: Story, cluster: str, wanted: Callable[[str], bool] = lambda name: True, days: int = 0) -> None:
+        """The logs of a story as those of a cluster; `days` later as those of other processes (segments only)."""
         for name in filter(wanted, story.files):
             data = b"".join(story.files[name]).replace(CLUSTER, f'"{cluster}"'.encode())
-            self.write(f"cluster={cluster}/{name}", data)
+            place = f"{name}" if not days else f"{Path(name).parent}/day{days}-{Path(name).name}"
+            self.write(f"cluster={cluster}/{place}", later(data, days) if days else data)
 
     def write(self, name: str, data: bytes) -> Path:
         """Closed at once, as a shipper of segments has to do it."""
@@ -69,6 +72,12 @@ class Fleet:
         report.write(engine, workspace, out, ("json",))
         engine.close()
         return answers(workspace, out)
+
+
+def later(data: bytes, days: int) -> bytes:
+    """Event lines of other processes, so many days later."""
+    moved = re.sub(rb"\b178\d{13}\b", lambda found: b"%d" % (int(found[0]) + days * DAY), data)
+    return re.sub(rb'"(proc|boot_id)": ?"', lambda found: b'"%b":"d%d-' % (found[1], days), moved)
 
 
 def answers(workspace: Workspace, out: Path) -> dict[str, list[str]]:
