@@ -24,7 +24,9 @@ SNAPSHOTS: Final = "7d"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("out", metavar="OUT", type=Path, help="output of `report` or `watch`")
     add = parser.add_argument_group("what").add_argument
-    add("--retain", type=values.duration, metavar="DUR", help="days that are older go, as 90d (all stay)")
+    old = parser.add_mutually_exclusive_group()
+    old.add_argument("--retain", type=values.duration, metavar="DUR", help="days that are older go, as 90d (all stay)")
+    old.add_argument("--before", type=values.moment, metavar="DATE", help="days before it go, as 2026-01-31")
     add("--snapshots", type=values.duration, default=values.duration(SNAPSHOTS), metavar="DUR",
         help=f"so far back a table can be read as it was ({SNAPSHOTS})")  # fmt: skip
     add("--work", metavar="PLACE", help="where the tables are kept (OUT/work)")
@@ -42,8 +44,8 @@ def run(options: argparse.Namespace) -> int:
         from spark_jobs.workspace import of_format
 
         workspace = of_format(engine, place)
-        now = time.time_ns() // 1000
-        done = maintain.run(engine, workspace, pipeline.MADE, now, options.snapshots, options.retain)
+        before = options.before if options.retain is None else time.time_ns() // 1000 - options.retain
+        done = maintain.run(engine, workspace, pipeline.MADE, options.snapshots, before)
     if options.json:
         output.show([output.as_json(done)])
     else:

@@ -1,9 +1,10 @@
 """Stretches of days of a cluster that have nothing to do with each other (pure).
 
 What a process says on one day may need what it said before: numbers without gaps, who is primary, messages that wait.
-So the days of its life belong together, and so do those of all that share a day with it.  An *era* is what is left
-when everything is joined that must be: between two of them no process of the cluster lived.  New lines change their era
-only.  Text logs name no process: each is taken for one.
+So the days of its life belong together, and so do those of all that share a day with it.  A cluster that is dead at
+midnight has an outage that begins on one day and ends on the next one, so neighbours belong together, too.  An *era* is
+what is left when everything is joined that must be: between two of them nothing of the cluster lived for a whole day.
+New lines change their era only.  Text logs name no process: each is taken for one.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 Row = Mapping[str, Any]
@@ -55,7 +56,7 @@ def _of_cluster(cluster: str, files: Iterable[Row]) -> list[Era]:
     spans = [(*_life(row, lives), row["file"]) for row in dated]
     found: list[tuple[str, str, set[str]]] = []
     for first, last, file in sorted(spans):
-        if found and first <= found[-1][1]:
+        if found and first <= _day_after(found[-1][1]):
             begin, end, names = found.pop()
             found.append((begin, max(end, last), names | {file}))
         else:
@@ -65,6 +66,10 @@ def _of_cluster(cluster: str, files: Iterable[Row]) -> list[Era]:
         begin, end, names = found.pop() if found else ("", "", set())
         found.append((begin, end, names | undated))
     return [Era(cluster, first, last, frozenset(names)) for first, last, names in found]
+
+
+def _day_after(of: str) -> str:
+    return (date.fromisoformat(of) + timedelta(days=1)).isoformat()
 
 
 def _life(row: Row, lives: Mapping[str, tuple[str, str]]) -> tuple[str, str]:

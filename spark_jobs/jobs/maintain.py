@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import Final
 
 from spark_jobs.engine import delta
 from spark_jobs.engine.base import Engine, Row
 from spark_jobs.ingest import job as ingest
+from spark_jobs.jobs.eras import day
 from spark_jobs.workspace import DELTA, Workspace
 
 HOUR: Final = 3_600_000_000
@@ -19,23 +19,19 @@ class NothingToMaintain(ValueError):
 
 
 def run(
-    engine: Engine, workspace: Workspace, tables: Iterable[str], now: int, snapshots: int, retain: int | None = None
+    engine: Engine, workspace: Workspace, tables: Iterable[str], snapshots: int, before: int | None = None
 ) -> list[Row]:
-    """For each table what was done.  µs: `now`; how far back snapshots stay, and days (None: all).
+    """For each table what was done.  µs: how far back snapshots stay; days before that of a moment go.
 
     Raises NothingToMaintain."""
     if workspace.format != DELTA:
         raise NothingToMaintain(f"{workspace.place}: no tables of format delta, see `report --table-format`")
-    before = None if retain is None else (now - retain) // ingest.DAY * ingest.DAY
-    day = "" if before is None else datetime.fromtimestamp(before / 1_000_000, UTC).strftime("%Y-%m-%d")
-    dropped, joined = ingest.tidy(engine, workspace, before)
-    found: list[Row] = []
+    midnight = None if before is None else before // ingest.DAY * ingest.DAY
+    dropped, joined = ingest.tidy(engine, workspace, midnight)
+    found: list[Row] = [{"table": ingest.EVENTS, "dropped": dropped, "joined": joined}]
     for table in (ingest.EVENTS, *tables):
-        done = delta.maintain(workspace.path(table), snapshots // HOUR, day)
-        mine = (
-            {"dropped": dropped, "joined": joined}
-            if table == ingest.EVENTS
-            else {"dropped": done.days, "joined": done.joined}
-        )
-        found.append({"table": table, **mine, "removed": done.removed})
+        done = delta.maintain(workspace.path(table), snapshots // HOUR, "" if midnight is None else day(midnight))
+        if table != ingest.EVENTS:
+            found.append({"table": table, "dropped": done.days, "joined": done.joined})
+        found[-1]["removed"] = done.removed
     return found

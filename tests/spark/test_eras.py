@@ -22,9 +22,10 @@ def found(*files: dict[str, Any]) -> list[tuple[str, str, str, str]]:
 
 
 def test_days_belong_together_if_a_file_or_a_process_is_of_both() -> None:
-    assert found(file("a", 1), file("b", 2), file("d", 2, 3), file("e", 5)) == [
-        ("c", "01", "01", "a"), ("c", "02", "03", "bd"), ("c", "05", "05", "e")
+    assert found(file("a", 1), file("b", 3), file("d", 3, 4), file("e", 6)) == [
+        ("c", "01", "01", "a"), ("c", "03", "04", "bd"), ("c", "06", "06", "e")
     ]  # fmt: skip
+    assert found(file("a", 1), file("b", 2)) == [("c", "01", "02", "ab")], "what was dead at midnight is one outage"
     assert found(file("a", 1, 1, "p"), file("b", 2), file("d", 4, 4, "p", "q"), file("e", 6, 6, "q")) == [
         ("c", "01", "06", "abde")
     ]

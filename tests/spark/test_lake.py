@@ -23,6 +23,8 @@ from tests.spark.watch_world import Fleet
 
 pytest.importorskip("deltalake", reason="the package deltalake is not installed")
 HOUR = 3_600_000_000
+NOON = 1_780_315_200_000_000
+"""2026-06-01, the day of all stories."""
 ODD = "gr/e%n {ü} 'x'"
 
 
@@ -80,12 +82,12 @@ def test_days_that_have_nothing_to_do_with_each_other_are_computed_apart(fleet: 
     fleet.lay(processes.kill(), "blue")
     fleet.watch()
     first = {name: files_of(fleet, "blue", name) for name in ("events", "phases", "gaps", "message_lives")}
-    fleet.lay(processes.hang(), "blue", lambda name: "node3" not in name, days=3)
+    fleet.lay(processes.hang(), "blue", lambda name: "node3" not in name, days=5)
     later = fleet.watch()
     assert [row["cluster"] for row in later.new] == ["blue"] and later.again == later.rows
-    assert days_computed(fleet) == {"2026-06-04"}
-    fleet.lay(processes.hang(), "blue", lambda name: "node3" in name, days=3)
-    assert fleet.watch().new == [] and days_computed(fleet) == {"2026-06-04"}
+    assert days_computed(fleet) == {"2026-06-06"}
+    fleet.lay(processes.hang(), "blue", lambda name: "node3" in name, days=5)
+    assert fleet.watch().new == [] and days_computed(fleet) == {"2026-06-06"}
     now = {name: files_of(fleet, "blue", name) for name in first}
     assert all(files and files <= now[name] for name, files in first.items() if name != "message_lives")
     other = in_delta(tmp_path / "other")
@@ -93,11 +95,11 @@ def test_days_that_have_nothing_to_do_with_each_other_are_computed_apart(fleet: 
     other.watch()
     assert other.found() == fleet.found(), "all at once says the same"
 
-    fleet.lay(processes.kill(), "blue", lambda name: "node2" in name, days=1)
-    mended = fleet.raw / "cluster=blue/node2/events/day1-node2-0001.jsonl"
-    mended.write_bytes(mended.read_bytes().replace(b"d1-", b"d3-"))
+    fleet.lay(processes.kill(), "blue", lambda name: "node2" in name, days=3)
+    mended = fleet.raw / "cluster=blue/node2/events/day3-node2-0001.jsonl"
+    mended.write_bytes(mended.read_bytes().replace(b"d3-", b"d5-"))
     fleet.watch()
-    assert days_computed(fleet) == {"2026-06-02", "2026-06-04"}, "a process that lived on both joins them"
+    assert days_computed(fleet) == {"2026-06-04", "2026-06-06"}, "a process that lived on both joins them"
 
 
 def files_of(fleet: Fleet, cluster: str, table: str) -> set[str]:
@@ -160,9 +162,8 @@ def of_columns(fleet: Fleet, engine: Engine, table: str) -> list[str]:
 def test_small_files_are_joined_old_days_go_and_a_late_file_still_comes(after_three: Fleet, duck: DuckEngine) -> None:
     fleet = after_three
     found = fleet.found()
-    now = 1_780_315_200_000_000 + 40 * 24 * HOUR
     for _ in range(2):
-        done = {row["table"]: row for row in maintain.run(duck, fleet.workspace, pipeline.MADE, now, 0)}
+        done = {row["table"]: row for row in maintain.run(duck, fleet.workspace, pipeline.MADE, 0)}
         assert fleet.found() == found
     assert done["events_raw"]["joined"] == done["events"]["joined"] == 0, "nothing is left to be joined"
     with pytest.raises(Exception, match=r"."):
@@ -171,7 +172,9 @@ def test_small_files_are_joined_old_days_go_and_a_late_file_still_comes(after_th
     fleet.watch()
     assert fleet.found() == fleet.at_once()
     assert incidents(fleet) == ["blue", "green", "red"]
-    maintain.run(duck, fleet.workspace, pipeline.MADE, now, 0, retain=30 * 24 * HOUR)
+    maintain.run(duck, fleet.workspace, pipeline.MADE, 0, before=NOON)
+    assert incidents(fleet) == ["blue", "green", "red"], "of that day"
+    maintain.run(duck, fleet.workspace, pipeline.MADE, 0, before=NOON + 24 * HOUR)
     assert incidents(fleet) == []
     fleet.workspace.load(duck, "events_raw", "events")
     assert duck.rows("select count(*) as n from events_raw")[0]["n"] == 0
