@@ -212,7 +212,7 @@ def lines_of(engine: Engine, workspace: Workspace) -> dict[str, int]:
 def test_a_file_that_has_another_cluster_now_changes_both(duck: DuckEngine, tmp_path: Path) -> None:
     workspace = Workspace(str(tmp_path))
     columns = "name string, cluster string, kind string, state string, octets bigint, lines bigint, events bigint"
-    columns += ", torn bigint, covered bigint, undated bigint"
+    columns += ", torn bigint, covered bigint, undated bigint, first_ts bigint, last_ts bigint"
     rows = [{"file": "f", "cluster": "old", "line_no": 1}, {"file": "g", "cluster": "other", "line_no": 1}]
 
     def lay(cluster: str) -> None:
