@@ -84,7 +84,7 @@ bench-client: $(BUILT)
 
 # The analysis of incidents over 11 million made-up events whose truth is known, on Spark and on DuckDB.
 bench-spark: $(BUILT)
-	@$(PY) -m benchmarks.spark $(BENCH_OPTIONS)
+	@$(PY) -m $(if $(FLEET),benchmarks.spark_year --clusters $(FLEET),benchmarks.spark) $(BENCH_OPTIONS)
 
 # Fail-overs under many senders and receivers of client_lib; STYLE is threaded, asyncio, pika or transacted.
 soak: $(BUILT)

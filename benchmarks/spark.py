@@ -177,7 +177,11 @@ def _incident(results: Results, options: argparse.Namespace, folder: Path) -> No
 def _report(engine: str, logs: Path, out: Path) -> Values:
     """`failover-report report`, to its end."""
     command = [sys.executable, "-m", "spark_jobs.main", "report", str(logs), "-o", str(out)]
-    command += ["--engine", engine, "--threads", str(CORES), "--no-progress"]
+    return measured([*command, "--engine", engine, "--threads", str(CORES), "--no-progress"])
+
+
+def measured(command: Sequence[str]) -> Values:
+    """A program, to its end.  Raises BenchmarkError."""
     begin, busy, cpu = time.perf_counter(), machine_cpu_seconds(), 0.0
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(command, stdout=said, stderr=said)

@@ -21,10 +21,15 @@ Line = tuple[str, str, str, str]
 """(node, source, proc, text)"""
 
 
-def write(table: pa.Table, folder: Path) -> int:
-    """`NODE/events/...` of a broker, `events/...` of a client; returns the octets.  `table`: processes in order."""
+def write(table: pa.Table, folder: Path, together: bool = False) -> int:
+    """`NODE/events/...` of a broker, `events/...` of a client; returns the octets.  `table`: processes in order.
+    `together`: clients of a machine, as a shipper of logs may do it."""
     octets = 0
-    for (node, source, proc), lines in groupby(_lines(table), key=itemgetter(0, 1, 2)):
+    listed = _lines(table)
+    if together:
+        named = [(n, s, p if s != "client" else f"clients-{n}", text) for n, s, p, text in listed]
+        listed = iter(sorted(named, key=itemgetter(0, 1, 2)))
+    for (node, source, proc), lines in groupby(listed, key=itemgetter(0, 1, 2)):
         place = folder / "events" if source == "client" else folder / node / "events"
         place.mkdir(parents=True, exist_ok=True)
         for number, segment in enumerate(_segments(text for *_, text in lines), 1):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import spark, spark_rows, spark_segments
+from benchmarks import spark, spark_rows, spark_segments, spark_year
 from benchmarks.spark_data import Truth, cluster, sizes
 from benchmarks.spark_run import REFERENCE, check
 from spark_jobs import pipeline
@@ -91,3 +91,22 @@ def test_the_program(engine: str, tmp_path: Path, capsys: pytest.CaptureFixture[
         found["costs"]
     )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["values.json"]
+
+
+@pytest.mark.slow
+def test_a_day_of_the_year_is_watched_and_old_ones_are_dropped(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--clusters", "2", "--days", "3", "--events", "1000", "--retain", "150"]
+    assert spark_year.main(words) in (0, 1), "1: on a loaded machine days may seem to become dearer"
+    days = [
+        line.split(" | ") for line in capsys.readouterr().out.splitlines() if line.startswith(("| 0", "| 121", "| 243"))
+    ]
+    assert [day[3] for day in days] == ["2", "2", "2"] and all(day[1] == day[2] for day in days)
+
+
+def test_days_that_become_dearer_are_seen() -> None:
+    def rows(*costs: float) -> list[dict[str, float]]:
+        return [{"cpu": cost, "maintain": 1.0} for cost in costs]
+
+    assert spark_year.growth(rows(1, 2, 9, 9, 9, 9, 9), 2) == 1.0
+    assert spark_year.growth(rows(1, 2, 9, 9, 9, 19, 19), 2) == 2.0
+    assert spark_year.growth(rows(1, 3), 5) == 2.0
