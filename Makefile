@@ -55,6 +55,7 @@ unit: $(BUILT)
 test-all: export ALL_TESTS := 1
 test-all: lint $(BUILT)
 	@bash tools/need_system_packages.sh $(PYTHON) tests
+	@$(PY) -m pip install --quiet --disable-pip-version-check 'moto[s3]>=5.0' 'flask-cors>=4.0'
 	@$(PY) -m tests.support.bounds
 	@$(PY) -m tests.support.compiled
 	$(PY) -m pytest -q -n $(TESTS_AT_ONCE) --dist loadfile $(PYTEST_OPTIONS)

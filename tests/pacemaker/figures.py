@@ -35,6 +35,9 @@ EVENTS: Final = {
     "sigstop": ("broker SIGSTOP", 2.0),
     "node": ("node kill, fencing on", 3.0),
     "move": ("planned switch-over", 0.3),
+    "cut-traffic": ("brokers' network dies", 4.0),
+    "parameter": ("parameter changed", 0.5),
+    "rolling-restart": ("rolling restart", 0.5),
 }
 """Disaster → its name in the table, and the target in seconds; that of SIGSTOP is the heartbeat (1 s) and 1 s."""
 
@@ -137,12 +140,12 @@ def table(found: Mapping[str, Any]) -> str:
         ways = "".join(_cells(event["ways"].get(way)) for way in ("list", "vip"))
         lines.append(f"{event['text']:<23}{event['times']:>3}{event['target']:>8.1f}{ways}{_toy(event['toy'])}")
     lines += ["", "from the event to ..., median, ms"]
-    names = list(found["events"])
-    lines.append(f"{'':<20}" + "".join(f"{name:>10}" for name in names))
+    names = [name for name, event in found["events"].items() if event["phases"]]
+    lines.append(f"{'':<17}" + "".join(f"{name[:8]:>9}" for name in names))
     phases = {phase: None for event in found["events"].values() for phase in event["phases"]}
     for phase in phases:
         cells = (found["events"][name]["phases"].get(phase) for name in names)
-        lines.append(f"{phase:<20}" + "".join(f"{'-' if cell is None else f'{cell * 1000:.0f}':>10}" for cell in cells))
+        lines.append(f"{phase:<17}" + "".join(f"{'-' if cell is None else f'{cell * 1000:.0f}':>9}" for cell in cells))
     lines += ["", f"{found['confirmed']} messages confirmed, {found['lost']} lost"]
     twice = f"two confirming primaries {found['two_confirming']} times, two promoted {found['two_promoted']} times"
     lines.append(twice)
