@@ -10,7 +10,7 @@ from typing import Any, Final
 from qpidd_py.amqp.constants import HEARTBEAT
 from qpidd_py.amqp.fields import Encoded, encode_value
 from qpidd_py.amqp.sasl import Authenticate, accept_all
-from qpidd_py.broker.client_connection import ClientConnection
+from qpidd_py.broker.client_connection import ClientConnection, State
 from qpidd_py.broker.consumer_timeout import ConsumerTimeouts
 from qpidd_py.broker.depths import QUEUE_ALARM
 from qpidd_py.broker.events import TEXT
@@ -150,11 +150,17 @@ class Broker:
                     connection.close(ReplyCode.CONNECTION_FORCED, f"user '{key.name}' is deleted")
 
     def users_changed(self, user: str | None = None) -> None:
-        """Clients of this user, or (None) of all, may do other things from their next frame on."""
+        """Clients of this user, or (None) of all, may do other things from their next frame on.  A link that would no
+        longer be admitted ends."""
         self.rights.changed(user)
         self.engine.forget_routes(Mark())  # none, but each publish is looked at again
         for connection in self._connections_of(user):
             connection.rights_changed()
+        links = [each for each in self.connections if each.state is State.LINK and user in (None, each.user)]
+        for link in links:
+            if not link.client.everything:
+                text = f"user {link.user!r} has limited rights now, and a link shows all messages"
+                link.close(ReplyCode.ACCESS_REFUSED, text)
 
     def _connections_of(self, user: str | None) -> list[ClientConnection]:
         return [each for each in self.connections if each.opened and user in (None, each.user)]

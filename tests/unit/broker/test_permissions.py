@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from pamqp.commands import Basic, Channel, Confirm, Connection, Exchange, Queue, Tx
@@ -10,6 +11,7 @@ from pamqp.commands import Basic, Channel, Confirm, Connection, Exchange, Queue,
 from qpidd_py.amqp.fields import encode_table
 from qpidd_py.broker.adoption import adopt
 from qpidd_py.broker.broker import Broker
+from qpidd_py.broker.client_connection import State
 from qpidd_py.broker.methods import HANDLERS
 from qpidd_py.broker.settings import Key
 from qpidd_py.errors import LinkError
@@ -298,6 +300,16 @@ def test_a_deleted_user_is_closed_and_may_do_nothing_before(realm: Realm) -> Non
     assert (close.reply_code, close.reply_text) == (320, "CONNECTION_FORCED - user 'anna' is deleted")
     assert not peer.connection.client.access.may("read", "q") and not peer.connection.client.access.tags
     assert realm.ask("permission.list") == [] and realm.ask("user.delete", user="anna").startswith("no user")
+
+
+def test_an_open_link_ends_when_the_rights_of_its_user_are_limited(realm: Realm) -> None:
+    realm.broker.hooks = MagicMock(admit=lambda *_: None, opened=lambda connection: connection.user == "root")
+    link, other = Peer(realm.broker, user="root"), Peer(realm.broker, user="guest")
+    realm.allow(".*", ".*", ".*", user="guest")
+    assert link.connection.state is State.LINK and other.connection.opened
+    realm.allow("", "", "^q$", user="root")
+    assert link.connection.state is State.FINISHED and other.connection.opened
+    assert link.connection.end_reason == "user 'root' has limited rights now, and a link shows all messages"
 
 
 def test_lists(realm: Realm) -> None:
