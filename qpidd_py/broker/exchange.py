@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Any, Final
 
 from qpidd_py.amqp.fields import encode_table, encode_value
+from qpidd_py.amqp.topic import TopicTrie, has_wildcard
 from qpidd_py.broker.arguments import (
     ALTERNATE,
     DEDUPLICATION,
@@ -25,7 +26,6 @@ from qpidd_py.broker.headers import HeadersIndex
 from qpidd_py.broker.numbering import Numbers
 from qpidd_py.broker.qpid_arguments import IVE, MSG_SEQUENCE
 from qpidd_py.broker.queue import DeclaredQueue
-from qpidd_py.broker.topic import TopicTrie, has_wildcard
 from qpidd_py.core.routes import Mark
 from qpidd_py.errors import ChannelException, ReplyCode
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from qpidd_py.broker.topic import TopicTrie
+from qpidd_py.amqp.topic import TopicTrie
 from qpidd_py.security.acl.hosts import Range, address_of, within
 from qpidd_py.security.acl.rules import Lookup, Rule, Verdict
 from qpidd_py.security.acl.topics import Pattern

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.exchange import Exchange
 from qpidd_py.broker.headers import headers_match
-from tests.unit.broker.test_topic import naive
+from tests.unit.amqp.test_topic import naive
 
 KINDS = {
     "direct": "direct",

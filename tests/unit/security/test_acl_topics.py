@@ -5,7 +5,7 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qpidd_py.broker.topic import TopicTrie
+from qpidd_py.amqp.topic import TopicTrie
 from qpidd_py.security.acl.topics import Pattern, compiled
 
 WORDS = ("a", "b")

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qpidd_py.broker.topic import TopicTrie
+from qpidd_py.amqp.topic import TopicTrie
 
 
 def words(key):
