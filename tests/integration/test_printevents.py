@@ -45,8 +45,10 @@ class Printing:
 @contextmanager
 def printing(folder: Path, *words: str) -> Iterator[Printing]:
     output = folder / "events.jsonl"
+    wake = lambda: signal.signal(signal.SIGINT, signal.default_int_handler)  # noqa: E731  a shell may have ignored it
     with output.open("wb") as target:
-        process = programs.start([*COMMAND, "--json", *words], stdout=target, stderr=subprocess.STDOUT)
+        command = [*COMMAND, "--json", *words]
+        process = programs.start(command, stdout=target, stderr=subprocess.STDOUT, preexec_fn=wake)
     try:
         yield Printing(process, output)
         process.send_signal(signal.SIGINT)
