@@ -166,9 +166,8 @@ def test_reload_by_signal(cluster: Cluster, primary: BrokerProcess) -> None:
             hang_up(kept)
         file.unlink()
         hang_up(kept)
-        assert "expected `acl allow ha all all` before it" in primary.log
-        assert "that ha may connect from nowhere" in primary.log
-        assert f"cannot read {file}: No such file" in primary.log
+        wait_logged(primary, "expected `acl allow ha all all` before it", "that ha may connect from nowhere")
+        wait_logged(primary, f"cannot read {file}: No such file")
         assert refused(kim.channel(), lambda channel: channel.queue_declare("any"))
         file.write_text(f"acl allow kim create queue name=any\n{RULES}")
         hang_up(read)
@@ -219,7 +218,7 @@ def test_a_start_with_a_wrong_file_is_refused(tmp_path: Path, text: str) -> None
     broker = BrokerProcess(tmp_path, *options, "--ha-address", "127.0.0.1:1", "--acl-file", str(file))
     try:
         assert broker.spawn().wait() == 1
-        assert f"cannot start: option acl-file: {WRONG[text].format(file)}" in broker.log
+        wait_logged(broker, f"cannot start: option acl-file: {WRONG[text].format(file)}")
     finally:
         broker.close()
     checked = programs.run([*broker.command(), "--check-config"], stderr=subprocess.PIPE, text=True, timeout=TIME)
@@ -232,6 +231,6 @@ def test_names_that_are_not_checked_have_no_rules(tmp_path: Path) -> None:
     broker = BrokerProcess(tmp_path, "--auth", "no", "--acl-file", str(file))
     try:
         assert broker.spawn().wait() == 1
-        assert f"option acl-file: found {file} with auth=no, expected auth=yes" in broker.log
+        wait_logged(broker, f"option acl-file: found {file} with auth=no, expected auth=yes")
     finally:
         broker.close()

@@ -217,6 +217,7 @@ def test_ctrl_c_while_the_caller_reads(lab: Lab, monkeypatch: pytest.MonkeyPatch
     lab.borrow()
     lab.broker.confirm = "hold"
     main = threading.get_ident()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have ignored it
 
     def interrupt() -> None:
         wait_for(lambda: lab.sender.unsettled() == 1 and lab.lending._lock.locked())
@@ -226,6 +227,7 @@ def test_ctrl_c_while_the_caller_reads(lab: Lab, monkeypatch: pytest.MonkeyPatch
     thread.start()
     with pytest.raises(KeyboardInterrupt):
         lab.sender.send("y", timeout=30)
+    signal.signal(signal.SIGINT, before)
     thread.join(30)
     for peer in lab.broker.peers:
         for channel, tag, *_ in list(peer.held):
