@@ -50,7 +50,7 @@ class EventRequests:
         self._due: deque[Waiter] = deque()
         """Those that get their answer now."""
         self._scheduled = False
-        self._events.begin(broker.token()[:16], lambda: broker.clocks()[0])
+        self._events.begin(f"{broker.clocks()[0]:x}", lambda: broker.clocks()[0])
 
     def list(self, arguments: Json, reply: Reply, asker: ClientConnection | None) -> None:
         """Answers now or later.  Raises RequestError."""
