@@ -196,9 +196,10 @@ def routing_key_octets(key: str) -> bytes:
     return key.encode("utf-8", "surrogateescape")
 
 
+PROPERTIES: Final[tuple[str, ...]] = tuple(commands.Basic.Properties.__slots__)
+"""Names of the properties of a message, in the order of their flags."""
 _PROPERTIES: Final = [
-    (1 << (15 - place), name, commands.Basic.Properties.amqp_type(name))
-    for place, name in enumerate(commands.Basic.Properties.__slots__)
+    (1 << (15 - place), name, commands.Basic.Properties.amqp_type(name)) for place, name in enumerate(PROPERTIES)
 ]
 
 

@@ -89,14 +89,14 @@ class Endings:
         queue = self._queues.popleft()
         messages = queue.core.ready + queue.core.unacked
         if queue.ending and not queue.gone:
-            if not self._shallow(queue):
+            if not self._emptied(queue):
                 self._queues.appendleft(queue)
                 return SLICE
             self._end(queue)
         return 1 + messages // LARGE
 
-    def _shallow(self, queue: DeclaredQueue) -> bool:
-        """Whether it may go as it is; drops of a deep one what fits into the slice under way (`slices.pyx`)."""
+    def _emptied(self, queue: DeclaredQueue) -> bool:
+        """Drops of a deep one what fits into the slice under way (`slices.pyx`); whether it may go now."""
         core, begun = queue.core, queue in self._emptying
         sent_on = queue.alternate is not None or core.stuck
         if sent_on or not self.decides(queue) or (core.ready < DEEP and not begun):

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from qpidd_py.amqp import codec
 from qpidd_py.amqp.fields import FieldError, encode_table
 from qpidd_py.security.entries import HOST
 
@@ -25,21 +26,7 @@ QUEUE_LENGTH: Final = "queue-length"
 ON_CONFIRM: Final = "on-confirm"
 ON_PUBLISH: Final = "on-publish"
 NO_ACK: Final = "no-ack"
-PROPERTIES: Final = (
-    "content_type",
-    "content_encoding",
-    "delivery_mode",
-    "priority",
-    "correlation_id",
-    "reply_to",
-    "expiration",
-    "message_id",
-    "timestamp",
-    "type",
-    "user_id",
-    "app_id",
-    "cluster_id",
-)
+PROPERTIES: Final = tuple(name for name in codec.PROPERTIES if name != "headers")
 """That a shovel may set: all but the headers."""
 NUMBERS: Final[Mapping[str, int]] = {"delivery_mode": 2, "priority": 255, "timestamp": (1 << 63) - 1}
 """The properties that are numbers, and the highest ones."""

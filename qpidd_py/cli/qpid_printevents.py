@@ -34,6 +34,7 @@ from qpidd_py.cli.target import (
     add_address_options,
     add_login_options,
     config_of,
+    parsed,
     target_of,
     timeout_of,
 )
@@ -67,11 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _main(words: Sequence[str]) -> int:
-    parser = make_parser()
-    if {"-h", "--help"} & set(words):
-        print(parser.format_help().rstrip())
+    options = parsed(make_parser(), words)
+    if options is None:
         return 0
-    options = parser.parse_intermixed_args(words)
     filters = [_compiled(each) for each in options.filter]
     since = _since(options)
     targets = _targets(options)

@@ -22,6 +22,7 @@ from qpidd_py.cli.target import (
     add_address_options,
     add_login_options,
     config_of,
+    parsed,
     target_of,
     timeout_of,
 )
@@ -232,11 +233,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _main(words: Sequence[str]) -> int:
-    parser = make_parser()
-    if {"-h", "--help"} & set(words):
-        print(parser.format_help().rstrip())
+    options = parsed(make_parser(), words)
+    if options is None:
         return 0
-    options = parser.parse_intermixed_args(words)
     if options.ack < 0:
         raise UsageError(f"argument --ack: found {options.ack}, wanted 0 or more")
     return run(options)

@@ -29,12 +29,19 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(message)
 
 
-def run_parsed(parser: Parser, words: Sequence[str], run: Callable[[Options, Target, float], int]) -> int:
-    """Shows the help, or calls `run` with the time limit in seconds; the exit code.  Raises all errors."""
+def parsed(parser: Parser, words: Sequence[str]) -> Options | None:
+    """None: the help was asked for, and is shown.  Raises UsageError."""
     if {"-h", "--help"} & set(words):
         print(parser.format_help().rstrip())
+        return None
+    return parser.parse_intermixed_args(words)
+
+
+def run_parsed(parser: Parser, words: Sequence[str], run: Callable[[Options, Target, float], int]) -> int:
+    """Shows the help, or calls `run` with the time limit in seconds; the exit code.  Raises all errors."""
+    options = parsed(parser, words)
+    if options is None:
         return 0
-    options = parser.parse_intermixed_args(words)
     config = config_of(options)
     return run(options, target_of(options, config), timeout_of(options, config))
 

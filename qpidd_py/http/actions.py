@@ -11,28 +11,13 @@ import pika
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import UnsupportedAMQPFieldException
 
+from qpidd_py.amqp.codec import PROPERTIES
 from qpidd_py.http import definitions, views
 from qpidd_py.http.door import Door, bad_request, not_found
 
 Json = dict[str, Any]
 GET_MAX: Final = 1000
 """Messages of one `get`."""
-_PROPERTIES: Final = (
-    "content_type",
-    "content_encoding",
-    "headers",
-    "delivery_mode",
-    "priority",
-    "correlation_id",
-    "reply_to",
-    "expiration",
-    "message_id",
-    "timestamp",
-    "type",
-    "user_id",
-    "app_id",
-    "cluster_id",
-)
 
 
 def wanted(body: Mapping[str, Any], name: str, kind: type, default: Any = None) -> Any:
@@ -86,9 +71,9 @@ def publish(channel: BlockingChannel, exchange: str, body: Mapping[str, Any]) ->
     key, encoding = wanted(body, "routing_key", str), wanted(body, "payload_encoding", str, "string")
     payload = decoded(wanted(body, "payload", str), encoding)
     properties = wanted(body, "properties", dict, {})
-    unknown = sorted(set(properties) - set(_PROPERTIES))
+    unknown = sorted(set(properties) - set(PROPERTIES))
     if unknown:
-        raise bad_request(f"property {unknown[0]!r:.60}, wanted some of {', '.join(_PROPERTIES)}")
+        raise bad_request(f"property {unknown[0]!r:.60}, wanted some of {', '.join(PROPERTIES)}")
     channel.confirm_delivery()
     try:
         made = pika.BasicProperties(**properties)
@@ -155,7 +140,7 @@ def _message(method: Any, properties: pika.BasicProperties, payload: bytes, enco
             shown, how = payload[:most].decode(), "string"
         except UnicodeDecodeError:
             pass
-    values = {name: getattr(properties, name) for name in _PROPERTIES}
+    values = {name: getattr(properties, name) for name in PROPERTIES}
     return {
         "payload_bytes": len(payload),
         "redelivered": method.redelivered,

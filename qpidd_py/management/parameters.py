@@ -18,7 +18,7 @@ from typing import Any, Final
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.parameters import KINDS, PARAMETERS_MAX, SHOVEL, check_component
 from qpidd_py.broker.settings import Key
-from qpidd_py.management.request import Json, NotFound, RequestError, text
+from qpidd_py.management.request import Json, RequestError, text
 from qpidd_py.management.settings import Change, List, SettingRequests, named, virtual_host
 
 SILENCE: Final = 15.0
@@ -51,15 +51,11 @@ class ParameterRequests(SettingRequests):
         key, value = _key(arguments), arguments.get("value")
         if not isinstance(value, dict):
             raise RequestError(f"value is {value!r:.60}, wanted an object")
-        if self.settings.get(key) is None and sum(1 for _ in self.settings.of(key.kind)) >= PARAMETERS_MAX:
-            raise RequestError(f"{PARAMETERS_MAX} of this component are there, no more are possible")
+        self.check_room(key, PARAMETERS_MAX, "component")
         return {}, self.put(key, value)
 
     def _clear(self, arguments: Json) -> tuple[Json, int]:
-        key = _key(arguments)
-        self.check_primary()
-        if self.settings.get(key) is None:
-            raise NotFound(f"no {key.kind} {key.name!r}")
+        key = self.present(_key(arguments))
         if arguments.get("uid", self.settings.position(key)) != self.settings.position(key):
             raise RequestError(f"{key.kind} {key.name!r} is another one now")
         return {}, self.settings.delete(key)

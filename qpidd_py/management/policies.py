@@ -11,7 +11,7 @@ from typing import Final
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.policies import KINDS, OPERATOR, POLICIES_MAX, POLICY
 from qpidd_py.broker.settings import Key
-from qpidd_py.management.request import Json, NotFound, RequestError, flag
+from qpidd_py.management.request import Json, flag
 from qpidd_py.management.settings import Change, List, SettingRequests, named, virtual_host
 
 _DEFAULTS: Final = {"pattern": None, "apply-to": "all", "priority": 0, "definition": None}
@@ -32,16 +32,11 @@ class PolicyRequests(SettingRequests):
 
     def _set(self, arguments: Json) -> tuple[Json, int]:
         key, value = _key(arguments), {name: arguments.get(name, default) for name, default in _DEFAULTS.items()}
-        if self.settings.get(key) is None and sum(1 for _ in self.settings.of(key.kind)) >= POLICIES_MAX:
-            raise RequestError(f"{POLICIES_MAX} of this kind are there, no more are possible")
+        self.check_room(key, POLICIES_MAX)
         return {}, self.put(key, value)
 
     def _clear(self, arguments: Json) -> tuple[Json, int]:
-        key = _key(arguments)
-        self.check_primary()
-        if self.settings.get(key) is None:
-            raise NotFound(f"no {key.kind} {key.name!r}")
-        return {}, self.settings.delete(key)
+        return {}, self.settings.delete(self.present(_key(arguments)))
 
 
 def _key(arguments: Json) -> Key:

@@ -34,6 +34,18 @@ class SettingRequests:
             raise RequestError(f"{MOST} settings are there, no more are possible")
         return self.settings.put(key, value)
 
+    def check_room(self, key: Key, most: int, called: str = "kind") -> None:
+        """Raises RequestError for one more of a kind, or what that is called, than there may be."""
+        if self.settings.get(key) is None and sum(1 for _ in self.settings.of(key.kind)) >= most:
+            raise RequestError(f"{most} of this {called} are there, no more are possible")
+
+    def present(self, key: Key) -> Key:
+        """One that may be deleted.  Raises NotFound, and NotPrimary on a backup."""
+        self.check_primary()
+        if self.settings.get(key) is None:
+            raise NotFound(f"no {key.kind} {key.name!r}")
+        return key
+
     def user_of(self, arguments: Json) -> str:
         """The user that they name.  Raises NotFound for one that is not there."""
         name = named(arguments, "user")

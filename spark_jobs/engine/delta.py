@@ -78,7 +78,9 @@ def replace(engine: Engine, view: str, place: str, gone: Chosen) -> int:
     if not is_table(place):
         _create(place, columns, FOLDERS)
     table = _opened(place)
-    removed = [file for file, folder in _folders(table) if gone(*(folder[f"partition.{name}"] for name in FOLDERS))]
+    removed = {
+        file: folder for file, folder in _folders(table) if gone(*(folder[f"partition.{name}"] for name in FOLDERS))
+    }
     return _commit(table, columns, [_add(place, file, columns) for file in added], removed)
 
 
@@ -87,10 +89,10 @@ def name_files(place: str, files: Collection[Written], columns: str) -> int:
     if not is_table(place):
         _create(place, columns, ())
     table = _opened(place)
-    known = {file for file, _ in _folders(table)}
+    known = dict(_folders(table))
     wanted = {file.path: file for file in files}
     added = [_add(place, file, columns) for path, file in wanted.items() if path not in known]
-    return _commit(table, columns, added, sorted(known - wanted.keys()))
+    return _commit(table, columns, added, {path: known[path] for path in sorted(known.keys() - wanted.keys())})
 
 
 def files(place: str) -> list[str]:
@@ -119,9 +121,9 @@ def maintain(place: str, snapshots: int, before: str = "") -> Tidied:
     snapshot of the last `snapshots` hours has are removed."""
     table, days, joined = _opened(place), set(), 0
     if table.metadata().partition_columns:
-        old = {file: of["partition.date"] for file, of in _folders(table) if (of["partition.date"] or "9") < before}
-        _commit(table, "", [], list(old))
-        days, joined = set(old.values()), table.optimize.compact()["numFilesRemoved"]
+        old = {file: of for file, of in _folders(table) if (of["partition.date"] or "9") < before}
+        _commit(table, "", [], old)
+        days, joined = {of["partition.date"] for of in old.values()}, table.optimize.compact()["numFilesRemoved"]
     table.create_checkpoint()
     gone = table.vacuum(snapshots, dry_run=False, enforce_retention_duration=False, full=True)
     return Tidied(len(days), int(joined), len(gone))
@@ -162,14 +164,14 @@ def _create(place: str, columns: str, folders: Sequence[str]) -> None:
     _library().DeltaTable.create(_uri(place), _schema(columns), partition_by=list(folders))
 
 
-def _commit(table: DeltaTable, columns: str, added: Sequence[Any], removed: Sequence[str]) -> int:
+def _commit(table: DeltaTable, columns: str, added: Sequence[Any], removed: Mapping[str, Mapping[str, Any]]) -> int:
+    """`removed`: file → what the log says of it."""
     has = dict(_columns(table))
     new = ", ".join(f"{name} {kind}" for name, kind in columns_of(columns) if name not in has)
     if new:
         table.alter.add_columns(_schema(new).fields)
     if added or removed:
-        known = dict(_folders(table)) if removed else {}
-        gone = [_gone(file, known[file]) for file in removed]
+        gone = [_gone(file, of) for file, of in removed.items()]
         folders = table.metadata().partition_columns
         table.create_write_transaction([*added, *gone], "append", table.schema(), partition_by=folders)
         table.update_incremental()

@@ -1,6 +1,5 @@
 """The rules of an ACL file as a client meets them, beside permissions."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from qpidd_py.broker.methods import HANDLERS
 from qpidd_py.logrules import NOTICE
 from qpidd_py.management.model import Management
 from qpidd_py.security.acl.reader import read_acl
+from tests.support.lines import lines_of
 from tests.support.memory import publish_octets
 from tests.unit.broker.peer import Peer, Replicated
 
@@ -420,22 +420,6 @@ def test_who_is_limited_administers_nothing(realm: Realm) -> None:
 
 def test_a_thousand_rules_cost_as_one(realm: Realm) -> None:
     """Of a lookup only those rules are looked at whose name, action and object fit, and whose audience the user is."""
-    import sys
-
-    def steps(work: Callable[[], Any]) -> int:
-        count = 0
-
-        def trace(*_: Any) -> Any:
-            nonlocal count
-            count += 1
-            return trace
-
-        sys.settrace(trace)
-        try:
-            work()
-        finally:
-            sys.settrace(None)
-        return count
 
     def cost(number: int) -> tuple[int, int]:
         lines = [f"acl allow user{n} publish exchange name=x{n}" for n in range(number)]
@@ -444,8 +428,8 @@ def test_a_thousand_rules_cost_as_one(realm: Realm) -> None:
             *lines, f"group all-of-them {' '.join(f'u{n}@x' for n in range(number))}", "acl allow anna publish all"
         )
         peer = realm.peer()
-        declares = steps(lambda: realm.refusal(peer, Queue.Declare(queue="q0")))
-        return declares, steps(lambda: realm.peer("kim"))
+        declares = lines_of(lambda: realm.refusal(peer, Queue.Declare(queue="q0")))
+        return declares, lines_of(lambda: realm.peer("kim"))
 
     few, many = cost(1), cost(1000)
     assert max(many[0] / few[0], many[1] / few[1]) < 1.2

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-import sys
-from collections.abc import Callable
 from functools import partial
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -22,31 +18,12 @@ from qpidd_py.broker.vhost import VHost
 from qpidd_py.core.queue import Queue
 from qpidd_py.core.routes import Route
 from qpidd_py.errors import AmqpError
+from tests.support.lines import lines_of
 from tests.unit.broker.peer import Replicated
 from tests.unit.broker.test_routing import do, make, steps
 
 SIZES = (100, 400, 1600)
 ALL = {"qpid.replicate": "all"}
-
-
-def lines_of(call: Callable[[], Any]) -> int:
-    """Lines of Python that one call runs: the same on every machine."""
-    count = 0
-
-    def trace(frame: FrameType, event: str, argument: Any) -> Any:
-        nonlocal count
-        count += event == "line"
-        return trace
-
-    before = sys.gettrace()
-    gc.disable()  # what it frees of earlier tests may run lines, too
-    sys.settrace(trace)
-    try:
-        call()
-    finally:
-        sys.settrace(before)
-        gc.enable()
-    return count
 
 
 def queue_of(vhost: VHost, name: str, **flags: bool) -> Any:

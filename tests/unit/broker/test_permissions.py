@@ -1,7 +1,5 @@
 """What a user may do: permissions, as a client meets them, and as requests change them."""
 
-import sys
-from collections.abc import Callable
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -16,6 +14,7 @@ from qpidd_py.broker.methods import HANDLERS
 from qpidd_py.broker.settings import Key
 from qpidd_py.errors import LinkError
 from qpidd_py.management.model import Management
+from tests.support.lines import lines_of
 from tests.support.memory import publish_octets
 from tests.unit.broker.peer import Peer, Replicated
 
@@ -428,29 +427,14 @@ def test_one_setting_too_many(realm: Realm, monkeypatch: pytest.MonkeyPatch) -> 
 def test_ten_thousand_users_cost_no_more_each(realm: Realm) -> None:
     """A change, and a login, look at one user."""
 
-    def steps(work: Callable[[], Any]) -> int:
-        count = 0
-
-        def trace(*_: Any) -> Any:
-            nonlocal count
-            count += 1
-            return trace
-
-        sys.settrace(trace)
-        try:
-            work()
-        finally:
-            sys.settrace(None)
-        return count
-
     def change(name: str) -> None:
         realm.ask("user.put", user=name, tags=["monitoring"])
         realm.allow("x", user=name)
 
-    few = steps(lambda: change("first")), steps(lambda: realm.peer("first"))
+    few = lines_of(lambda: change("first")), lines_of(lambda: realm.peer("first"))
     for number in range(10_000):
         realm.ask("user.put", user=f"user{number}")
-    many = steps(lambda: change("last")), steps(lambda: realm.peer("last"))
+    many = lines_of(lambda: change("last")), lines_of(lambda: realm.peer("last"))
     assert max(many[0] / few[0], many[1] / few[1]) < 1.2
 
 

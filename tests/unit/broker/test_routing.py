@@ -1,7 +1,5 @@
 """Routing against the definition in plain words, and what one publish costs however much exists."""
 
-import sys
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -11,6 +9,7 @@ from hypothesis import strategies as st
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.exchange import Exchange
 from qpidd_py.broker.headers import headers_match
+from tests.support.lines import lines_of
 from tests.unit.amqp.test_topic import naive
 
 KINDS = {
@@ -102,24 +101,6 @@ def test_same_as_the_definition(history, key, headers):
             exchange = broker.vhost.exchanges[start]
             found = {core.name for core in routing.destinations(exchange, key, {"headers": headers})}
             assert (found, routing._needs_headers(exchange)) == defined(broker, start, key, headers)
-
-
-def lines_of(call: Any) -> int:
-    """Lines of Python that one call runs: the same on every machine."""
-    count = 0
-
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal count
-        count += event == "line"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        call()
-    finally:
-        sys.settrace(before)
-    return count
 
 
 @pytest.mark.parametrize("kind", ["direct", "topic", "headers"])
