@@ -9,7 +9,7 @@
 | `session.close` | to be its user, or to administer |
 | `user.self` | nothing |
 | `policy.*`, `parameter.*` | the tag policymaker or administrator; operator policies: administrator |
-| `parameter.set` | besides: to read and write what a shovel reads and writes in this cluster |
+| `parameter.set` | besides: to read, write and make what a shovel reads, writes and makes in this cluster |
 | `user.*`, `permission.*`, `topic.*`, `limit.*` | to administer |
 | `acl.show` | the tag monitoring |
 | `acl.reload` | to administer |
@@ -31,13 +31,18 @@ With an ACL file its rules have to allow a request, too:
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
+from pamqp.commands import Queue
+
+from qpidd_py.amqp.codec import make
 from qpidd_py.broker.acl_lookups import of_queue
 from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.broker.judging import DEFAULT, log_refusal
 from qpidd_py.broker.parameters import is_local
 from qpidd_py.broker.vhost import VHost
+from qpidd_py.errors import AmqpError
 from qpidd_py.management.request import Forbidden, Json
 from qpidd_py.security.acl import words
 from qpidd_py.security.acl.rules import Lookup
@@ -149,8 +154,30 @@ def _check_shovel(asker: ClientConnection, value: Any) -> None:
         if not asker.client.access.may_topics(permission, exchange, key):
             text = f"{permission} access to topic {key!r:.80} of {name} {exchange!r:.80}"
             raise Forbidden(f"parameter.set: {text} refused for user {_name(asker)!r}")
+    for name in (name for names in ends.values() for name in names if name.endswith("-queue") and name in value):
+        _check_queue(asker, value[name], value.get(f"{name}-args"))
     if "dest-uri" in ends and not value.keys() & ends["dest-uri"].keys():
         raise Forbidden(f"parameter.set: user {_name(asker)!r} may not write all exchanges: name one, or a queue")
+
+
+@dataclass
+class _Asked:
+    """Stands for a channel of the asker (`judging.Channel`)."""
+
+    vhost: VHost
+    last_queue: str = ""
+
+
+def _check_queue(asker: ClientConnection, name: Any, arguments: Any) -> None:
+    """`qpid-shovel` makes a queue that is missing.  One that is there may be gone then, so its arguments count."""
+    vhost = asker.broker.vhost
+    if not isinstance(name, str) or not isinstance(arguments, dict | None) or (name in vhost.queues and not arguments):
+        return
+    flags = {"passive": False, "durable": True, "exclusive": False, "auto_delete": False}
+    try:
+        asker.judge.method(_Asked(vhost), make(Queue.Declare, queue=name, arguments=arguments or {}, **flags))
+    except AmqpError as error:
+        raise Forbidden(f"parameter.set: {error.reply_text}") from None
 
 
 def who(asker: Asker) -> Json:

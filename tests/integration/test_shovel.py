@@ -405,7 +405,7 @@ def test_who_may_see_and_set_shovels(house: House) -> None:
     assert ctl("shovel_status", login="anna/x").startswith("name\tstate")
     ctl("set_user_tags", "anna", "policymaker")
     ctl("set_parameter", "shovel", house.name, value, login="anna/x")
-    ctl("set_permissions", "anna", "", "^(mine|amq.default)$", "^mine$")
+    ctl("set_permissions", "anna", "^mine$", "^(mine|amq.default)$", "^mine$")
     words = ("set_parameter", "shovel", "t")
     for keys, text in (
         ({"src-queue": "a"}, "read access to src-queue 'a' refused for user 'anna'"),

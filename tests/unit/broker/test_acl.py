@@ -388,6 +388,8 @@ SHOVELS: list[tuple[dict[str, Any], str]] = [
     ({"dest-exchange-key": "k"}, "publish exchange name=x routingkey=k"),
     ({"dest-uri": ["amqp://"], "dest-exchange-key": "k"}, "publish exchange name=x"),
     ({"src-uri": ["amqp://"]}, "consume queue name=q"),
+    ({"src-queue": "new"}, "create queue name=new"),
+    ({"dest-exchange": None, "dest-queue": "new"}, "create queue name=new"),
     ({"dest-exchange": None, "dest-queue": "r"}, "publish exchange name=amq.default routingkey=r"),
     ({"dest-exchange": None, "src-uri": "amqp://elsewhere"}, "publish exchange name=x"),
 ]

@@ -245,6 +245,36 @@ def test_a_shovel_is_no_way_round_patterns_for_topics(realm: Realm) -> None:
     assert put(src_queue="q", dest_exchange="other") == "{}"
 
 
+def test_a_shovel_makes_no_queue_that_its_author_may_not_make(realm: Realm) -> None:
+    realm.make(Queue.Declare(queue="there"))
+    realm.allow("^mine", ".*", ".*")
+    realm.ask("user.put", user="anna", tags=["policymaker"])
+    peer = realm.peer()
+
+    def put(**value: Any) -> str:
+        named = {name.replace("_", "-"): each for name, each in value.items()}
+        ends = {"src-uri": "amqp://", "dest-uri": "amqp://h", "dest-queue": "q"}
+        return str(realm.ask("parameter.set", peer, component="shovel", name="s", value={**ends, **named}))
+
+    refused = "parameter.set: access to queue '{}' in vhost '/' refused for user 'anna'"
+    assert (
+        put(src_queue="there")
+        == put(src_queue="mine")
+        == put(src_queue="mine", src_queue_args={"x-max-length": 1})
+        == "{}"
+    )
+    assert put(src_queue="new") == refused.format("new")
+    assert put(src_queue="there", src_queue_args={"x-max-length": 1}) == refused.format("there"), (
+        "it may be gone by then"
+    )
+    assert put(src_exchange="amq.topic", src_exchange_queue="new") == refused.format("new")
+    assert put(src_uri="amqp://h", src_queue="new", dest_uri="amqp://", dest_queue="new2") == refused.format("new2")
+    realm.allow("^mine", "^amq.default$", "^mine")
+    wrong = put(src_queue="mine", src_queue_args={"x-dead-letter-exchange": "secret"})
+    assert wrong == "parameter.set: access to exchange 'secret' in vhost '/' refused for user 'anna'"
+    assert "5, expected an object" in put(src_queue="mine", src_queue_args=5), "what is no table is refused as such"
+
+
 def test_a_name_with_signs_of_patterns_is_taken_as_it_is(realm: Realm) -> None:
     realm.make(Exchange.Declare(exchange="t", exchange_type="topic"))
     realm.ask("user.put", user=".*", hash=HASH)
