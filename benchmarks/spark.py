@@ -67,6 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0, 1 when something found is not what was planted or a run failed."""
     options = parse(arguments)
     results = Results()
+    if options.directory is not None:
+        options.directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="bench-spark-", dir=options.directory) as folder:
         if "fleet" in options.only:
             _fleet(results, options, Path(folder))

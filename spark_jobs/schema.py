@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 VERSION = "1.0"
+REMOVED: Final = "removed"
+"""Certainty of a note that tells of days whose rows `maintain` has removed."""
 EXPLAINED_BY: Final = ("return", "reject", "expire", "drop", "dead_letter", "purge", "queue_dump")
 """Kinds of rows that explain why a message was not dequeued; the first of them is named as its cause."""
 Event = dict[str, Any]
@@ -116,6 +119,11 @@ KINDS = {
 }
 _PYTHON = {"string": (str,), "bigint": (int,), "int": (int,), "boolean": (bool,), TEXTS: (dict,)}
 _JSON = {"string": "string", "bigint": "integer", "int": "integer", "boolean": "boolean", TEXTS: "object"}
+
+
+def day(moment: int) -> str:
+    """Of µs since 1970, UTC."""
+    return datetime.fromtimestamp(moment / 1_000_000, UTC).strftime("%Y-%m-%d")
 
 
 def faults(event: Event) -> list[str]:

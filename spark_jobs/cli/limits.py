@@ -132,7 +132,18 @@ def _of_clients(document: Document, limits: Limits) -> Iterator[Finding]:
 
 
 def _compared(document: Document, what: str, measure: Measure, limit: int, us: bool = False) -> Finding:
+    measure = _of_what_is_kept(document, measure)
     return Finding(document.about, what, _level(measure, limit), measure.value, limit, us, measure.note)
+
+
+def _of_what_is_kept(document: Document, measure: Measure) -> Measure:
+    """Days that were removed may have had more of everything."""
+    removed = (document.row("ingest") or {}).get("removed") if document.is_overview else None
+    if not removed or measure.value is None:
+        return measure
+    return Measure(
+        None, lo=measure.value if measure.lo is None else measure.lo, note=f"{measure.value} found; {removed[0]}"
+    )
 
 
 def _level(measure: Measure, limit: int) -> str:

@@ -88,7 +88,9 @@ HEADS: Final = ("#", "begin (UTC)", "type", "primary", "back after", "lost", "du
 def told(overview: Document, written: Sequence[Path]) -> list[str]:
     """A table of the incidents, the messages of them all, where to look."""
     rows = overview.rows("incidents")
-    lines = output.table(HEADS, [_line(row) for row in rows], ("#", "back after", "lost")) if rows else ["no incidents"]
+    removed = (overview.row("ingest") or {}).get("removed") or []
+    none = ["no incidents in what is kept", *removed] if removed else ["no incidents"]
+    lines = output.table(HEADS, [_line(row) for row in rows], ("#", "back after", "lost")) if rows else none
     total = (overview.row("messages") or {}).get("total")
     lines += ["", *output.wrapped(messages_told(total))]
     lines += output.wrapped(ingested(overview.row("ingest") or {}))

@@ -39,6 +39,7 @@ from spark_jobs.ingest.given import IngestError
 from spark_jobs.ingest.local import IngestSettings, Outcome
 from spark_jobs.ingest.plan import UNREAD, Found, labels
 from spark_jobs.ingest.tables import Catalog
+from spark_jobs.schema import REMOVED
 from spark_jobs.workspace import DELTA, PARQUET, Workspace
 
 EVENTS: Final = "events_raw"
@@ -133,6 +134,8 @@ def tidy(engine: Engine, workspace: Workspace, before: int | None, size: int = J
         made = engine.append("select * from small_parts", path, f"r{_run(catalog):05d}-joined-{number}")
         catalog.parts = [name for name in catalog.parts if name not in names] + made
         joined += len(names)
+    if old and before is not None:
+        catalog.remove_before(before)
     if old or joined:
         catalog.save(engine, workspace)
         workspace.published(engine, EVENTS, catalog.parts)
@@ -206,7 +209,8 @@ def _entered(engine: Engine, workspace: Workspace, catalog: Catalog, outcome: Ou
         catalog.blame(name, ())
     for name, (since, faults) in outcome.faults.items():
         catalog.blame(name, faults, since)
-    catalog.notes = [row for row in catalog.notes if row["cluster"] not in outcome.notes]
+    kept = (row for row in catalog.notes if row["certainty"] == REMOVED or row["cluster"] not in outcome.notes)
+    catalog.notes = list(kept)
     catalog.notes += [row for rows in outcome.notes.values() for row in rows]
     return bool(new) or bool(stale)
 

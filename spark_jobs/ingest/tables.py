@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from spark_jobs.engine.base import Engine, Row
 from spark_jobs.parse.context import NAMED, Fault
+from spark_jobs.schema import REMOVED, day
 from spark_jobs.workspace import Workspace
 
 CATALOG: Final = "section string, json string"
@@ -150,6 +151,15 @@ class Catalog:
             engine.keep(workspace.path(name), columns, sections[name])
         if self.given:
             engine.keep(workspace.path("given"), GIVEN, [{"path": path} for path in sorted(self.given)])
+
+    def remove_before(self, moment: int) -> None:
+        """Notes which clusters have lost days: what these held is not known any more.  µs."""
+        clusters = {state.cluster for state in self.files.values() if (state.first_ts or moment) < moment}
+        self.notes = [row for row in self.notes if row["certainty"] != REMOVED or row["cluster"] not in clusters]
+        text = f"days before {day(moment)} were removed by maintain"
+        self.notes += [
+            {"cluster": name, "about": "removed days", "text": text, "certainty": REMOVED} for name in clusters
+        ]
 
     def blame(self, name: str, faults: Iterable[Fault], since: int = 0) -> None:
         """Faults of a file from line `since` on, in place of those that were known there."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from typing import Any
 
 Row = Mapping[str, Any]
@@ -29,11 +29,6 @@ class Era:
 
     def meets(self, other: Era) -> bool:
         return self.cluster == other.cluster and self.first <= other.last and other.first <= self.last
-
-
-def day(moment: int) -> str:
-    """Of µs since 1970, UTC."""
-    return datetime.fromtimestamp(moment / 1_000_000, UTC).strftime("%Y-%m-%d")
 
 
 def eras(files: Iterable[Row]) -> list[Era]:

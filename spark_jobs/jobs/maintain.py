@@ -8,7 +8,7 @@ from typing import Final
 from spark_jobs.engine import delta
 from spark_jobs.engine.base import Engine, Row
 from spark_jobs.ingest import job as ingest
-from spark_jobs.jobs.eras import day
+from spark_jobs.schema import day
 from spark_jobs.workspace import DELTA, Workspace
 
 HOUR: Final = 3_600_000_000

@@ -8,8 +8,8 @@ from typing import Final
 
 from spark_jobs.engine import delta
 from spark_jobs.engine.base import Engine
-from spark_jobs.jobs.eras import Era, day, waves
-from spark_jobs.schema import ddl
+from spark_jobs.jobs.eras import Era, waves
+from spark_jobs.schema import day, ddl
 from spark_jobs.workspace import DELTA, Workspace
 
 FOLDER: Final = "part"

@@ -182,6 +182,8 @@ def _ingest(overview: Row) -> Markup:
     if found["refused"]:
         listed = [(row["name"], row["state"], row["why"] or "") for row in found["refused"]]
         parts.append(table("Logs that could not be read, or not to their end", ("File", "State", "Why"), listed))
+    if found["removed"]:
+        parts.append(tag("p", f"{'; '.join(found['removed'][:FILES_SHOWN])}.", class_="note"))
     if found["others"]:
         names = ", ".join(found["others"][:FILES_SHOWN])
         parts.append(

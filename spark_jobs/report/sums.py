@@ -6,6 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from spark_jobs.schema import REMOVED
+
 Row = dict[str, Any]
 COUNTED: Final = (
     "messages", "attempts", "confirmed", "ok", "lost", "unaccounted", "explained", "unexpected", "unlogged",
@@ -53,7 +55,9 @@ def outages(rows: Sequence[Row], clients: Sequence[Mapping[str, Any]]) -> Row:
 
 def ingest(files: Sequence[Row], faults: Iterable[Row], notes: Iterable[Row]) -> Row:
     """What was read of `files`.  `refused`: logs that could not be read to their end, and why; `others`: files that are
-    no logs; `faults`: the first lines that are wrong; `covered`: lines that a better log says, too."""
+    no logs; `faults`: the first lines that are wrong; `covered`: lines that a better log says, too; `removed`: days of
+    which nothing is known any more."""
+    notes = list(notes)
     read = [row for row in files if row["state"] not in ("refused", "other", "copy")]
     names = {row["name"] for row in files}
     sums = {name: sum(row.get(name) or 0 for row in read) for name in _FILES}
@@ -64,5 +68,6 @@ def ingest(files: Sequence[Row], faults: Iterable[Row], notes: Iterable[Row]) ->
         "refused": [row for row in files if row["state"] in ("refused", "damaged")],
         "others": [row["name"] for row in files if row["state"] == "other"],
         "read": read,
-        "notes": list(notes),
+        "notes": [row for row in notes if row["certainty"] != REMOVED],
+        "removed": [f"{row['cluster']}: {row['text']}" for row in notes if row["certainty"] == REMOVED],
     }

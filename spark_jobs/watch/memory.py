@@ -12,7 +12,8 @@ from typing import Any, Final
 from spark_jobs.engine.base import Engine, Row
 from spark_jobs.ingest.plan import SEGMENTS
 from spark_jobs.ingest.tables import Catalog, Resume
-from spark_jobs.jobs.eras import Era, day, eras
+from spark_jobs.jobs.eras import Era, eras
+from spark_jobs.schema import day
 from spark_jobs.workspace import DELTA, Workspace
 
 WATCHED: Final = "file string, cluster string, state string, first string, last string"

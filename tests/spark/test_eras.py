@@ -8,7 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.jobs.eras import Era, day, eras, waves
+from spark_jobs.jobs.eras import Era, eras, waves
+from spark_jobs.schema import day
 
 
 def file(name: str, first: int | None, last: int | None = None, *procs: str, cluster: str = "c") -> dict[str, Any]:

@@ -16,7 +16,7 @@ from spark_jobs.engine import delta
 from spark_jobs.engine.base import Engine
 from spark_jobs.engine.duckdb_engine import DuckEngine
 from spark_jobs.engine.spark import SparkEngine
-from spark_jobs.jobs import eras, maintain
+from spark_jobs.jobs import maintain
 from spark_jobs.workspace import DELTA, Workspace, WrongVersion, of_format
 from tests.spark.truth import nodes, processes
 from tests.spark.watch_world import Fleet
@@ -109,7 +109,7 @@ def files_of(fleet: Fleet, cluster: str, table: str) -> set[str]:
 def days_computed(fleet: Fleet) -> set[str]:
     engine = DuckEngine(threads=1)
     engine.load("apart", f"{fleet.workspace.place}/part/events")
-    found = {eras.day(row["ts_wall"]) for row in engine.rows("select ts_wall from apart")}
+    found = {schema.day(row["ts_wall"]) for row in engine.rows("select ts_wall from apart")}
     engine.close()
     return found
 
@@ -195,6 +195,34 @@ def test_a_workspace_keeps_its_format(fleet: Fleet, duck: DuckEngine, tmp_path: 
     assert main(["explain", out, "msg", "p7:1"]) == 2
     with pytest.raises(WrongVersion):
         Workspace(f"{out}/work").begin(duck)
+
+
+def test_days_that_were_removed_are_not_days_without_incidents(fleet: Fleet, tmp_path: Path, capsys: Any) -> None:
+    fleet.lay(processes.kill(), "blue")
+    out = str(tmp_path / "reported")
+    arguments = ["report", str(fleet.raw), "-o", out, "--engine", "duckdb", "--format", "json,html"]
+    assert main([*arguments, "--table-format", "delta"]) == 0
+    assert main(["maintain", out, "--retain", "1d", "--engine", "duckdb"]) == 0
+    capsys.readouterr()
+    assert main(arguments) == 0
+    said = capsys.readouterr().out
+    assert "no incidents in what is kept" in said and "blue: days before" in said
+    for limit, text in (("--max-incidents", "incidents unknown, limit 0"), ("--max-lost", "lost unknown, limit 0")):
+        assert main(["check", out, limit, "0"]) == 1
+        assert text in capsys.readouterr().out
+    assert "were removed by maintain" in Path(out, "report.html").read_text()
+
+
+@pytest.mark.parametrize("text", ["90", "0s", "23h", "1"])
+def test_a_forgotten_unit_removes_no_days(fleet: Fleet, tmp_path: Path, text: str, capsys: Any) -> None:
+    fleet.lay(processes.kill(), "blue")
+    fleet.watch()
+    before = fleet.found()
+    assert (
+        main(["maintain", str(tmp_path), "--work", fleet.workspace.place, "--retain", text, "--engine", "duckdb"]) == 2
+    )
+    assert f"found '{text}', expected at least one day, such as 90d" in capsys.readouterr().err
+    assert fleet.found() == before
 
 
 def test_what_is_asked_of_plain_parquet_is_refused(tmp_path: Path, capsys: Any) -> None:
