@@ -55,7 +55,8 @@ cdef class Channel(Sender):
     cdef bint relieved                      # its consumers may take more again: the end of the turn marks their queues
     # deliveries
     cdef Unacked* unacked
-    cdef uint64_t unacked_mask, unacked_head, unacked_tail      # delivery tag t lies at t
+    cdef readonly uint64_t unacked_mask
+    cdef uint64_t unacked_head, unacked_tail                    # delivery tag t lies at t
     cdef uint64_t auto_head                 # no AUTO slot lies before it
     cdef uint64_t auto_count                # AUTO slots
     cdef set sources                        # queues that wait until all that an ended channel held is back

@@ -29,6 +29,7 @@ class Channel(Sender):
     outstanding: int
     publish_tag: int
     consumers: dict[str, Consumer]
+    unacked_mask: int
     @property
     def unacked_count(self) -> int: ...
     def late(self, patience: int) -> tuple[int, int]: ...

@@ -78,6 +78,7 @@ cdef class Engine:
     cdef public bint torn                   # a backup has applied a part of a batch: it is not whole
     cdef Confirms confirms
     cdef uint64_t safe_at_tick
+    cdef object roomy                       # queues that may give back memory, see `trim_rings`
     cdef list sweeping                      # queues that the compaction has yet to visit
     cdef uint64_t sweep_at
     cdef public uint64_t sweep_most         # index entries that the compaction looks at in one tick
@@ -109,3 +110,4 @@ cdef class Engine:
     cdef void forget_channel(self, Sender channel) noexcept
     cdef int shed(self) except -1
     cdef int confirm_consumed(self) except -1
+    cdef int trim_rings(self) except -1

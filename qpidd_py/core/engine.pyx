@@ -56,6 +56,7 @@ from qpidd_py.core.wire cimport be16, le32, le64, putle16, putle32, putle64
 
 from qpidd_py.errors import InvariantError, LinkError
 
+cdef size_t ROOMY_A_TICK = 100           # queues that one tick looks at: each gives back some pages at most
 cdef uint64_t SEQUENCE_BITS = 48
 cdef uint64_t SEQUENCE_MASK = (<uint64_t>1 << 48) - 1
 
@@ -83,6 +84,7 @@ cdef class Engine:
         self.held = {}
         self.awaited = []
         self.sweeping = []
+        self.roomy = deque()
         self.expiries = Deadlines()
         self.letters = deque()
         self.uncommitted = deque()
@@ -120,6 +122,7 @@ cdef class Engine:
         if number in self.queues:
             raise InvariantError(f"queue number {number} of {name!r} is taken by {self.queues[number].name!r}")
         cdef Queue queue = Queue(number, name, replicated)
+        queue.roomy = self.roomy
         self.queues[number] = queue
         return queue
 
@@ -550,11 +553,22 @@ cdef class Engine:
         except MemoryError:
             self.short = True
         self.pool.trim_idle()
+        self.trim_rings()
         if self.retained:
             try_again(self)
         self.expiring = self.expiries.waits(self.now)
         if self.turn_wanted or self.touched_queues or self.short or self.expiring:
             self.end_turn()
+
+    cdef int trim_rings(self) except -1:
+        """Some of the queues that have become empty give back the memory of their index."""
+        cdef size_t n
+        for n in range(min(<size_t>len(self.roomy), ROOMY_A_TICK)):
+            if (<Queue>self.roomy[0]).give_back():
+                self.roomy.popleft()
+            else:
+                self.roomy.rotate(-1)
+        return 0
 
     def expire_due(self):
         """It is `now`: what has expired leaves, and the turn ends."""

@@ -68,6 +68,9 @@ cdef class Queue:
     cdef bint delivery_noted
     cdef bint loose                         # was emptied to be deleted: who was handed a message may not have it any more
     cdef bint touched                       # has entries in `gone`
+    cdef object roomy                       # of the engine: queues with room in their rings that they may not need
+    cdef bint is_roomy                      # it is in there
+    cdef uint64_t seen                      # its tail when `give_back` looked last
     cdef readonly list stuck                # (level, id) of dead letters that cannot be read; not of a level
     cdef list consumers
     cdef public bint single                 # only one consumer at a time gets messages
@@ -81,6 +84,9 @@ cdef class Queue:
         """Where the message of this record belongs: a queue without levels is its own."""
         return self if self.levels is None else self.level_of(record)
     cdef Queue level_of(self, const uint8_t* record)
+    cdef void trim(self, Ring* ring) noexcept
+    cdef void note_room(self) noexcept
+    cdef bint give_back(self) noexcept
     cdef inline Queue leaf(self):
         """Where the messages are of which somebody has noted that they are here."""
         return self if self.levels is None else <Queue>self.levels[0]

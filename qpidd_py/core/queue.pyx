@@ -26,9 +26,9 @@ from qpidd_py.core.classes cimport HIGH, count_above, next_class
 from qpidd_py.core.heap cimport heap_clear, heap_push, heap_sort
 from qpidd_py.core.ranges cimport add_or_free, ranges_add, ranges_encode
 from qpidd_py.core.ring cimport (
-    ENTRY_REDELIVERED, ENTRY_RETURNED, ENTRY_TIMED, ENTRY_WAITS, ENTRY_WHOLE, GONE, READY, UNACKED, body_of,
+    ENTRY_REDELIVERED, ENTRY_RETURNED, ENTRY_TIMED, ENTRY_WAITS, ENTRY_WHOLE, GONE, READY, ROOMY, UNACKED, body_of,
     content_of, priority_of, record_of, ring_after, ring_double, ring_find, ring_free, ring_full,
-    ring_merge, ring_trim)
+    ring_merge, ring_shrink, ring_trim, room_of)
 from qpidd_py.core.shares cimport fair_head
 from qpidd_py.core.wire cimport le64
 
@@ -319,7 +319,7 @@ cdef class Queue:
                 ranges_add(&self.gone, e.id, e.id)
             self.gone_index = index
         self.release(e)
-        ring_trim(&self.main)
+        self.trim(&self.main)
         if self.next < self.main.head:
             self.next = self.main.head
         return 0
@@ -345,6 +345,43 @@ cdef class Queue:
         e.state = GONE
         e.segment = NULL
         Py_DECREF(<Segment>segment)
+
+    cdef void trim(self, Ring* ring) noexcept:
+        ring_trim(ring)
+        if ring.head == ring.tail and ring.mask >= ROOMY and not self.is_roomy:
+            self.note_room()
+
+    cdef void note_room(self) noexcept:
+        """The queue is empty; its rings are not small.  Without memory for the note they stay until the next time."""
+        cdef object roomy = self.roomy if self.parent is None else self.parent.roomy
+        if roomy is None:
+            return
+        try:
+            roomy.append(self)
+            self.is_roomy, self.seen = True, UNLIMITED
+        except MemoryError:
+            pass
+
+    cdef bint give_back(self) noexcept:
+        """Gives back rings that have been empty since the last call; False: call it again."""
+        cdef bint idle = self.seen == self.main.tail
+        self.seen = self.main.tail
+        if self.main.head < self.main.tail or self.side.head < self.side.tail or self.deleted:
+            self.is_roomy = False
+            return True
+        if not idle:
+            return False
+        self.is_roomy = False
+        if self.main.mask >= ROOMY:
+            ring_shrink(&self.main)
+        if self.side.mask >= ROOMY:
+            ring_shrink(&self.side)
+        return True
+
+    @property
+    def room(self):
+        """Messages for which it has an index."""
+        return room_of(&self.main) + room_of(&self.side) + sum([level.room for level in self.levels or ()])
 
     cdef void count_unreadable(self, int64_t more) noexcept:
         self.unreadable += more
@@ -374,7 +411,7 @@ cdef class Queue:
             if e.state != GONE:
                 self.release(e)
             i += 1
-        ring_trim(ring)
+        self.trim(ring)
         if self.next < self.main.head:
             self.next = self.main.head
 
@@ -391,8 +428,8 @@ cdef class Queue:
         for i in range(self.side.head, self.side.tail):
             if ring_at(&self.side, i).state != GONE:
                 self.release(ring_at(&self.side, i))
-        ring_trim(&self.main)
-        ring_trim(&self.side)
+        self.trim(&self.main)
+        self.trim(&self.side)
         self.next = self.main.tail
         heap_clear(&self.returned)
         self.gone.count = 0

@@ -9,9 +9,6 @@ cdef enum:                      # states of an entry
     UNACKED = 1
     GONE = 2
 
-cdef enum:
-    LARGE = 1 << 20             # entries of a ring whose memory is given back when it is empty
-
 cdef enum:                      # flags of an entry
     ENTRY_REDELIVERED = 1
     ENTRY_SHARED = 2            # its record is in several queues
@@ -32,6 +29,7 @@ cdef struct Entry:              # a waiting message: where its record lies
 
 cdef enum:
     RING = 16                   # entries of the smallest ring
+    ROOMY = 1 << 10             # entries of one whose memory is given back when its queue is empty and idle
 
 cdef struct Ring:               # entries in order of id; absolute indexes, head <= index < tail; all 0 is an empty one
     Entry* entries
@@ -51,6 +49,9 @@ cdef int name_entry(IdRuns runs, const Entry* e, bint read) except -1
 cdef int64_t ring_find(Ring* r, uint64_t id) noexcept nogil
 cdef uint64_t ring_after(Ring* r, uint64_t id) noexcept nogil
 
+cdef inline uint64_t room_of(Ring* r) noexcept nogil:
+    return r.mask + 1 if r.entries != NULL else 0
+
 cdef inline bint ring_full(Ring* r) noexcept nogil:
     return r.tail - r.head > r.mask or r.entries == NULL
 
@@ -61,8 +62,6 @@ cdef inline void ring_trim(Ring* r) noexcept:
     """What is gone at the front leaves the ring."""
     while r.head < r.tail and ring_at(r, r.head).state == GONE:
         r.head += 1
-    if r.head == r.tail and r.mask >= LARGE:
-        ring_shrink(r)
 
 cdef inline const uint8_t* record_of(const Entry* e) except NULL:
     """Valid until the end of the turn.  Reads the segment back if it has left memory."""

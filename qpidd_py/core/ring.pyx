@@ -40,7 +40,7 @@ cdef int ring_double(Ring* r) except -1:
 
 
 cdef void ring_shrink(Ring* r) noexcept:
-    """Gives back the memory of a ring that was large and is empty."""
+    """Gives back the memory of a ring that is empty."""
     cdef Entry* entries = <Entry*>mem_zeroed(RING, sizeof(Entry))
     if entries != NULL:
         free(r.entries)

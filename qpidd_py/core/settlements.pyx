@@ -5,6 +5,7 @@ One frame may settle all that a channel holds: it is carried out in slices (`set
 is looked at again and the rest of its connection waits.
 """
 from libc.stdint cimport int64_t
+from libc.stdlib cimport free
 
 from qpidd_py.core.channel cimport forget_slot, outstanding_slot
 from qpidd_py.core.engine cimport Engine
@@ -15,6 +16,9 @@ from qpidd_py.core.ring cimport ENTRY_REDELIVERED, ENTRY_SHARED, ring_at
 from qpidd_py.core.slices cimport Slice
 
 from qpidd_py.errors import InvariantError
+
+cdef enum:
+    MANY = 32768                # slots whose memory is given back when the client has settled all
 
 
 cdef int settle(Channel channel, uint64_t tag, bint multiple, int action, uint16_t method) except -1:
@@ -122,6 +126,9 @@ cdef int settle_sent(Channel channel, uint64_t sent) except -1:
 cdef void trim(Channel channel) noexcept:
     while channel.unacked_head < channel.unacked_tail and channel.slot(channel.unacked_head).queue == NULL:
         channel.unacked_head += 1
+    if channel.unacked_head == channel.unacked_tail and channel.unacked_mask >= MANY:
+        free(channel.unacked)
+        channel.unacked, channel.unacked_mask = NULL, 0
 
 
 cdef int recover(Channel channel, bint requeue) except -1:

@@ -10,7 +10,7 @@ from pamqp.commands import Basic
 from qpidd_py.core import Engine, Queue, Route
 from qpidd_py.core.catchup import Catchup
 from qpidd_py.core.memory import plan_failures
-from tests.support.memory import MemoryClient, deliveries, publish_octets
+from tests.support.memory import MemoryClient, deliveries, method_octets, publish_octets
 
 SIZES = (250, 1000, 4000)
 
@@ -161,6 +161,75 @@ def test_memory_of_drained_queues_goes_back() -> None:
         for _ in range(30):
             engine.tick()
         assert engine.pool.held() <= 4 * engine.pool.segment_size
+
+
+@pytest.mark.parametrize("levels", [0, 3])
+@pytest.mark.parametrize("consumed", [False, True])
+def test_the_index_of_a_drained_queue_goes_back(consumed: bool, levels: int) -> None:
+    engine = Engine()
+    queue = engine.create_queue(1, "a", True)
+    if levels:
+        queue.add_levels(levels)
+    client = MemoryClient(engine, a=queue)
+    client.connection.feed(publish_octets(b"x", "a") * 20_000)
+    client.turn()
+    if consumed:
+        client.channel.consume(queue, "c", True, 0)
+        while queue.ready:
+            client.turn()
+    else:
+        engine.purge(queue)
+    assert queue.room >= 20_000, "nothing is given back in the middle of the work"
+    for _ in range(2):
+        engine.tick()
+    assert queue.room < 100
+
+
+def test_slots_of_what_a_client_held_go_back() -> None:
+    engine = Engine()
+    queue = filled(engine, 40_000)
+    client = MemoryClient(engine)
+    client.channel.consume(queue, "c", False, 0)
+    while queue.ready:
+        client.turn()
+    assert client.channel.unacked_mask >= 40_000
+    client.connection.feed(method_octets(Basic.Ack(0, True)))
+    while client.channel.unacked_count:
+        client.turn()
+    assert client.channel.unacked_mask < 100
+    publisher = MemoryClient(engine, a=queue)
+    publisher.connection.feed(publish_octets(b"x", "a"))
+    publisher.turn()
+    client.turn()
+    assert client.channel.unacked_count == 1
+
+
+def test_the_index_of_a_queue_in_use_stays() -> None:
+    """It is empty now and then, as each queue whose consumers keep up."""
+    engine = Engine()
+    queue = filled(engine, 5000)
+    client = MemoryClient(engine, a=queue)
+    for _ in range(20):
+        engine.purge(queue)
+        engine.tick()
+        client.connection.feed(publish_octets(b"x", "a"))
+        client.turn()
+        assert queue.room >= 5000
+        engine.tick()
+
+
+def test_a_tick_looks_at_some_of_many_drained_queues() -> None:
+    engine = Engine()
+    queues = [filled(engine, 2000) for _ in range(300)]
+    for queue in queues:
+        engine.purge(queue)
+    engine.tick()
+    left = [len(queues)]
+    while left[-1]:
+        engine.tick()
+        left.append(sum(queue.room > 100 for queue in queues))
+        assert left[-2] - left[-1] <= 100
+        assert len(left) < 20
 
 
 @pytest.mark.parametrize(
