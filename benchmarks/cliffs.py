@@ -42,9 +42,9 @@ class Client:
         self.socket.sendall(b"AMQP\0\0\x09\x01")
         self.wait(commands.Connection.Start)
         self.socket.sendall(encode_method(0, commands.Connection.StartOk({}, "PLAIN", _PLAIN.decode(), "en_US")))
-        self.wait(commands.Connection.Tune)
+        tune = self.wait(commands.Connection.Tune)
         self.socket.sendall(
-            encode_method(0, commands.Connection.TuneOk(0, FRAME, 0))
+            encode_method(0, commands.Connection.TuneOk(tune.channel_max, FRAME, 0))
             + encode_method(0, commands.Connection.Open())
             + encode_method(1, commands.Channel.Open())
         )
@@ -228,12 +228,12 @@ def quantiles(found: list[float], name: str) -> dict[str, float]:
     return {f"{name}_{text}": ordered[min(last, int(len(ordered) * share))] for text, share in shares.items()}
 
 
-def cliffs(seconds: float = SECONDS) -> list[Sample]:
-    """A broker of its own for each flood: first without it, then with it."""
-    return [one(name, seconds) for name in FLOODS]
+def cliffs(brokers: int) -> list[Sample]:
+    """Brokers of their own for each flood: first without it, then with it."""
+    return [one(name, SECONDS, brokers) for name in FLOODS]
 
 
-def one(name: str, seconds: float, brokers: int = 1) -> Sample:
+def one(name: str, seconds: float, brokers: int) -> Sample:
     cluster = QpiddCluster(brokers)
     try:
         cluster.start()

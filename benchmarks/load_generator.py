@@ -12,6 +12,7 @@ from benchmarks.processes import BenchmarkError
 
 SOURCES = Path(__file__).parent / "generator"
 PROGRAM = Path(__file__).parent.parent / "build" / "benchmarks" / "amqp_load"
+Option = str | float | bool | Path
 Report = dict[str, Any]
 """What the generator prints; README.md names the fields."""
 
@@ -32,7 +33,7 @@ def build() -> Path:
     return PROGRAM
 
 
-def command(name: str, **options: str | float | bool) -> list[str]:
+def command(name: str, **options: Option) -> list[str]:
     """Keyword `no_consume=True` becomes --no-consume, `size=16` becomes --size 16."""
     words = [str(PROGRAM), name]
     for option, value in options.items():
@@ -55,7 +56,7 @@ def parse(output: str, errors: str, status: int) -> Report:
 class Run:
     """A generator in the background."""
 
-    def __init__(self, name: str, **options: str | float | bool) -> None:
+    def __init__(self, name: str, **options: Option) -> None:
         self.process = subprocess.Popen(
             command(name, **options), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
@@ -78,7 +79,7 @@ class Run:
         self.process.communicate()
 
 
-def run(name: str, patience: float = 600, /, **options: str | float | bool) -> Report:
+def run(name: str, patience: float = 600, /, **options: Option) -> Report:
     """Waits for its end, at most `patience` seconds."""
     background = Run(name, **options)
     try:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from benchmarks import load_generator
 from benchmarks.cluster import Cluster
-from benchmarks.load_generator import Report
+from benchmarks.load_generator import Option, Report
 from benchmarks.processes import cpu_seconds, machine_cpu_seconds, resident_bytes, stop_process
 from benchmarks.qpidd_cluster import QpiddCluster
 from benchmarks.samples import Key, Sample
@@ -30,7 +30,7 @@ CATCH_UP_RATE, CATCH_UP_WINDOW = 5000, 1000
 _numbers = itertools.count(1)
 
 
-def _new_queue() -> str:
+def new_queue() -> str:
     """A new name, so that leftovers of a void run cannot disturb the next one."""
     return f"bench.{next(_numbers)}"
 
@@ -49,12 +49,14 @@ def cells(brokers: int, sizes: list[int]) -> list[Cell]:
     found = []
     for size in sizes:
         found += [Cell("both", size), Cell("publish", size), Cell("window 1", size, window=1)]
+    if brokers == 3 and len(sizes) > 1:
+        found.append(Cell("both", MEGABYTE, window=20))
     if brokers == 1:
         found.append(Cell("transient", sizes[0], persistent=False))
     return found
 
 
-class _Meter:
+class Meter:
     """CPU of the brokers and of all other processes during a run."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -82,22 +84,22 @@ class _Meter:
 
 def throughput(cluster: Cluster, cell: Cell, seconds: float) -> list[Sample]:
     """Publishing takes `seconds`; the cell "publish" is followed by the drain of the same messages."""
-    brokers, queue, publish_only = len(cluster.pids()), _new_queue(), cell.load == "publish"
-    options: dict[str, str | float | bool] = {
+    brokers, queue, publish_only = len(cluster.pids()), new_queue(), cell.load == "publish"
+    options: dict[str, Option] = {
         "address": cluster.addresses()[0],
         "queue": queue,
         "arguments": cluster.queue_arguments,
         "size": cell.size,
         "window": cell.window,
     }
-    meter = _Meter(cluster)
+    meter = Meter(cluster)
     limit = {"count": MOST_WAITING} if publish_only else {}
     report = load_generator.run(
         "load", **options, **limit, seconds=seconds, no_consume=publish_only, transient=not cell.persistent
     )
     samples = [Sample(Key(brokers, cell.load, cell.size), cluster.name, meter.values(report))]
     if publish_only:
-        meter = _Meter(cluster)
+        meter = Meter(cluster)
         report = load_generator.run("load", **options, no_publish=True)
         samples.append(Sample(Key(brokers, "drain", cell.size), cluster.name, meter.values(report)))
     return samples
@@ -105,9 +107,9 @@ def throughput(cluster: Cluster, cell: Cell, seconds: float) -> list[Sample]:
 
 def memory(cluster: Cluster) -> list[Sample]:
     """Resident memory that WAITING messages take, in octets a message and broker. For a cluster just started."""
-    pids, queue = cluster.pids(), _new_queue()
+    pids, queue = cluster.pids(), new_queue()
     before = resident_bytes(pids)
-    options: dict[str, str | float | bool] = {
+    options: dict[str, Option] = {
         "address": cluster.addresses()[0],
         "queue": queue,
         "arguments": cluster.queue_arguments,
@@ -126,7 +128,7 @@ def outage(cluster: Cluster, seconds: float) -> list[Sample]:
     run = load_generator.Run(
         "failover",
         address=",".join(cluster.addresses()),
-        queue=_new_queue(),
+        queue=new_queue(),
         arguments=cluster.queue_arguments,
         size=1024,
         window=OUTAGE_WINDOW,
@@ -149,9 +151,9 @@ def catch_up(seconds: float) -> list[Sample]:
     cluster = QpiddCluster(3, started=2)
     try:
         cluster.start()
-        options: dict[str, str | float | bool] = {
+        options: dict[str, Option] = {
             "address": cluster.addresses()[0],
-            "queue": _new_queue(),
+            "queue": new_queue(),
             "size": WAITING_SIZE,
             "no_consume": True,
         }
@@ -181,7 +183,7 @@ def catch_up(seconds: float) -> list[Sample]:
 def rejoin() -> list[Sample]:
     """A backup with a journal is stopped while WAITING messages wait, misses DELTA more, and is started again."""
     cluster = QpiddCluster(3, journals=True)
-    options: dict[str, str | float | bool] = {"queue": _new_queue(), "size": WAITING_SIZE, "no_consume": True}
+    options: dict[str, Option] = {"queue": new_queue(), "size": WAITING_SIZE, "no_consume": True}
     try:
         cluster.start()
         options["address"] = cluster.addresses()[0]
@@ -205,7 +207,7 @@ def declare(cluster: Cluster, load: str, count: int) -> list[Sample]:
     report = load_generator.run(
         load,
         address=cluster.addresses()[0],
-        queue=_new_queue(),
+        queue=new_queue(),
         arguments=cluster.queue_arguments,
         count=count,
         window=DECLARATIONS,

@@ -9,49 +9,16 @@ import platform
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from benchmarks import backlog, load_generator, measurements, rabbitmq, tables
-from benchmarks.cliffs import cliffs
+from benchmarks import load_generator, plots, rabbitmq, tables
 from benchmarks.cluster import Cluster
 from benchmarks.processes import BenchmarkError, fresh_memory_cost
 from benchmarks.qpidd_cluster import QpiddCluster
 from benchmarks.rabbitmq import RabbitCluster
 from benchmarks.samples import Results, Sample
-from benchmarks.storm import storm
-
-SUITES = ("memory", "throughput", "outage", "catch-up", "rejoin", "declare", "cliffs", "storm", "restart")
-LONG = ("backlog",)
-"""Only when it is asked for: it takes some minutes, and 25 GiB of the disk."""
-
-CATCH_UP_SECONDS = 4.0
-OWN: dict[str, tuple[int, Callable[[], list[Sample]]]] = {
-    "catch-up": (3, partial(measurements.catch_up, CATCH_UP_SECONDS)),
-    "rejoin": (3, measurements.rejoin),
-    "cliffs": (3, cliffs),
-    "storm": (3, storm),
-    "restart": (1, backlog.restart),
-    "backlog": (1, backlog.backlog),
-}
-"""Suites with brokers of their own, and how many."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What to run; times in seconds."""
-
-    suites: tuple[str, ...]
-    brokers: tuple[int, ...]
-    sizes: list[int]
-    seconds: float
-    repeat: int
-    outage_seconds: float
-    compare_slow: bool
-    """Whether RabbitMQ takes part in memory and declare, where it needs a minute."""
-    with_rabbitmq: bool
-    journals: bool = False
+from benchmarks.suites import COMPARED, LONG, OWN, SUITES, Plan
 
 
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
@@ -73,6 +40,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--repeat", type=int, help="repetitions; the tables show medians")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all samples")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables")
+    parser.add_argument("--plot", type=Path, metavar="FOLDER", help="draw rate over window and cost over n there (SVG)")
     return parser.parse_args(arguments)
 
 
@@ -101,7 +69,7 @@ class Session:
 
     def run(self) -> Results:
         for brokers in self.plan.brokers:
-            suites = [name for name in self.plan.suites if name not in OWN and (name, brokers) != ("outage", 1)]
+            suites = [name for name in COMPARED if name in self.plan.suites and brokers in COMPARED[name].brokers]
             if suites:
                 self._phase(brokers, suites)
         for name in [name for name in self.plan.suites if name in OWN and OWN[name][0] in self.plan.brokers]:
@@ -117,31 +85,14 @@ class Session:
             self._void(f"{brokers} broker(s)", error)
 
     def _side_by_side(self, brokers: int, suites: list[str], clusters: list[Cluster]) -> None:
-        patient = [cluster for cluster in clusters if self.plan.compare_slow or not isinstance(cluster, RabbitCluster)]
-        if "memory" in suites:
-            for cluster in patient:
-                self._measure("memory", partial(measurements.memory, cluster))
-        if "throughput" in suites:
-            self._throughput(brokers, clusters)
-        if "outage" in suites:
-            for cluster in clusters * self.plan.repeat:
-                self._measure("outage", partial(measurements.outage, cluster, self.plan.outage_seconds))
-        if "declare" in suites:
-            self._declare(patient)
-
-    def _throughput(self, brokers: int, clusters: list[Cluster]) -> None:
-        for repetition in range(self.plan.repeat):
-            for cell in measurements.cells(brokers, self.plan.sizes):
-                for cluster in clusters if repetition % 2 == 0 else reversed(clusters):
-                    what = f"{cell.load}, {cell.size} octets"
-                    self._measure(what, partial(measurements.throughput, cluster, cell, self.plan.seconds))
-
-    def _declare(self, clusters: list[Cluster]) -> None:
-        for cluster in clusters:
-            # 10,000 quorum queues take minutes and tell nothing that 1,000 do not
-            for count in (1000,) if isinstance(cluster, RabbitCluster) else (1000, 10_000):
-                for load in ("declare", "bind"):
-                    self._measure(f"{load} {count}", partial(measurements.declare, cluster, load, count))
+        for suite in map(COMPARED.__getitem__, suites):
+            taking_part = clusters
+            if suite.once and not self.plan.compare_slow:
+                taking_part = [cluster for cluster in clusters if not isinstance(cluster, RabbitCluster)]
+            for repetition in range(1 if suite.once else self.plan.repeat):
+                for what, measure in suite.runs(brokers, self.plan):
+                    for cluster in taking_part if repetition % 2 == 0 else reversed(taking_part):
+                        self._measure(what, partial(measure, cluster))
 
     def _measure(self, what: str, measure: Callable[[], list[Sample]]) -> None:
         try:
@@ -207,11 +158,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print("\n" + text)
     if options.markdown:
         options.markdown.write_text(text)
+    if options.plot:
+        print(*plots.write(results, options.plot), sep="\n")
     if options.json:
         options.json.write_text(
             json.dumps(
                 {
-                    "machine": describe_machine(),
+                    "machine": machine,
                     "samples": [s.to_json() for s in results.samples],
                     "failures": results.failures,
                 },

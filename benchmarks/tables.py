@@ -76,6 +76,15 @@ FLOODS = {
     "letters": "200,000 expire to a dead-letter exchange",
     "deep": "1,000,000 messages purged, deleted",
     "declarations": "1 MiB of declarations at once",
+    "bindings": "an exchange with 50,000 bindings is deleted",
+    "exclusive": "a connection with 10,000 exclusive queues ends",
+}
+
+ROUTES = {
+    "topic": "topic exchange, {size:,} bindings, 50,000 keys",
+    "direct": "direct exchange, {size:,} bindings, 50,000 keys",
+    "headers": "headers exchange, {size:,} bindings",
+    "queues": "default exchange, {size:,} queues",
 }
 
 OTHERS: dict[str, list[tuple[str, str]]] = {
@@ -115,6 +124,23 @@ OTHERS: dict[str, list[tuple[str, str]]] = {
         ("… p99 of others' confirms, ms", "ms_p99"),
         ("… heartbeats too late", "late_heartbeats"),
     ],
+    **{f"routes {kind}": [(f"{text}, msg/s", "rate"), ("… CPU µs/msg", "cpu_us")] for kind, text in ROUTES.items()},
+    "window": [("{size:,} messages without a confirm, both: msg/s", "rate"), ("… CPU µs/msg", "cpu_us")],
+    "idle": [("{size:,} idle connections, percent of one processor", "percent")],
+    "late": [
+        ("one node runs 30 of 480 ms, {size:,} msg/s: p99 of confirms after 3 s, ms", "confirm_ms_p99"),
+        ("… in the first 1.5 s of the load", "first_ms_p99"),
+    ],
+    "deep outage": [
+        ("kill -9 with 10,000 queues and {size:,} messages: outage of the publisher, ms", "outage_ms"),
+    ],
+    "refill": [
+        ("memory of all brokers after five cycles of {size:,} × 1 KiB, MB", "after_mb"),
+        ("… before them", "before_mb"),
+        ("… when full", "full_mb"),
+        ("… the first fill, of fresh memory, msg/s", "first_rate"),
+        ("… the other fills, msg/s", "rate"),
+    ],
     "memory": [("memory of a waiting message of 1 KiB, octets a broker", "octets")],
 }
 
@@ -136,15 +162,16 @@ class Target:
     met: Callable[[float], bool]
 
 
-def _times_rabbit(brokers: int) -> Callable[[Results], float | None]:
+def _times(load: str, brokers: int, size: int = 1024) -> Callable[[Results], float | None]:
     def measure(results: Results) -> float | None:
-        ours, theirs = (results.value(Key(brokers, "both", 1024), side, "rate") for side in (OURS, RABBIT))
+        ours, theirs = (results.value(Key(brokers, load, size), side, "rate") for side in (OURS, RABBIT))
         return ours / theirs if ours is not None and theirs else None
 
     return measure
 
 
-def _ours(key: Key, name: str, worst: bool = False) -> Callable[[Results], float | None]:
+def _ours(load: str, brokers: int, size: int, name: str, worst: bool = False) -> Callable[[Results], float | None]:
+    key = Key(brokers, load, size)
     return lambda results: results.largest(key, OURS, name) if worst else results.value(key, OURS, name)
 
 
@@ -156,59 +183,54 @@ def _at_least(limit: float) -> Callable[[float], bool]:
     return lambda value: value >= limit
 
 
-_CATCH_UP, _REJOIN = Key(3, "catch-up", 300_000), Key(3, "rejoin", 300_000)
+def _least(text: str, limit: float, measure: Callable[[Results], float | None]) -> Target:
+    return Target(text, f"≥ {limit:,g}", measure, _at_least(limit))
+
+
+def _most(text: str, limit: float, measure: Callable[[Results], float | None]) -> Target:
+    return Target(text, f"≤ {limit:,g}", measure, _at_most(limit))
+
+
 TARGETS = [
-    Target(
-        "three brokers, 1 KiB, publisher and consumer: × RabbitMQ quorum queue", "≥ 20", _times_rabbit(3), _at_least(20)
+    _least("three brokers, publisher and consumer: × RabbitMQ quorum queue", 40, _times("both", 3)),
+    _most("… CPU of all three brokers, µs", 2.0, _ours("both", 3, 1024, "cpu_us")),
+    _least("… messages of 1 MiB: × RabbitMQ quorum queue", 12, _times("both", 3, 2**20)),
+    _least("three brokers, the queue grows: × RabbitMQ quorum queue", 35, _times("publish", 3)),
+    _most("… CPU of all three brokers, µs", 3.0, _ours("publish", 3, 1024, "cpu_us")),
+    _least("stand-alone, publisher and consumer: × RabbitMQ classic queue", 20, _times("both", 1)),
+    _most("window 1, replicated, confirm p50, ms", 0.12, _ours("window 1", 3, 1024, "confirm_ms_p50")),
+    _most("… CPU of all three brokers, µs", 110, _ours("window 1", 3, 1024, "cpu_us")),
+    _least("topic, 10,000 bindings, 50,000 keys, msg/s", 500_000, _ours("routes topic", 1, 10_000, "rate")),
+    _least("direct, 10,000 bindings, 50,000 keys, msg/s", 500_000, _ours("routes direct", 1, 10_000, "rate")),
+    _least("headers, 1,000 bindings, msg/s", 50_000, _ours("routes headers", 1, 1000, "rate")),
+    _most("10,000 idle connections, percent of one processor", 2, _ours("idle", 1, 10_000, "percent")),
+    *(
+        _most(f"{FLOODS[name]}: p99.9 of others, ms", 20, _ours(f"cliff {name}", 3, 20, "ms_p999"))
+        for name in ("keys", "held", "letters")
     ),
-    Target(
-        "CPU of all three brokers for a replicated message of 1 KiB, µs",
-        "≤ 6",
-        _ours(Key(3, "both", 1024), "cpu_us"),
-        _at_most(6),
+    _most("a late backup, 5,000 msg/s: p99 of confirms, ms", 60, _ours("late", 3, 5000, "confirm_ms_p99")),
+    _most("kill -9, instant promotion, worst outage, ms", 100, _ours("outage", 3, 1024, "outage_ms", worst=True)),
+    _most(
+        "… with 10,000 queues and 3,000,000 messages", 100, _ours("deep outage", 3, 3_000_000, "outage_ms", worst=True)
     ),
-    Target("stand-alone, same load: × RabbitMQ classic queue", "≥ 20", _times_rabbit(1), _at_least(20)),
-    Target(
-        "window 1, replicated, confirm p50, ms",
-        "≤ 0.3",
-        _ours(Key(3, "window 1", 1024), "confirm_ms_p50"),
-        _at_most(0.3),
-    ),
-    Target(
-        "kill -9, instant promotion, worst outage, ms",
-        "≤ 100",
-        _ours(Key(3, "outage", 1024), "outage_ms", worst=True),
-        _at_most(100),
-    ),
-    Target("fresh backup, 300,000 × 1 KiB, to ready, s", "≤ 1.5", _ours(_CATCH_UP, "ready_s"), _at_most(1.5)),
-    Target(
+    _most("fresh backup, 300,000 × 1 KiB, to ready, s", 1.0, _ours("catch-up", 3, 300_000, "ready_s")),
+    _most("… of it after it listens, s", 0.3, _ours("catch-up", 3, 300_000, "after_listening_s")),
+    _most(
         "… longest stall of a publisher meanwhile, ms",
-        "≤ 50",
-        _ours(_CATCH_UP, "longest_stall_ms", worst=True),
-        _at_most(50),
+        50,
+        _ours("catch-up", 3, 300_000, "longest_stall_ms", worst=True),
     ),
-    Target(
+    _most(
         "restarted backup, 300,000 × 1 KiB in its journal, 1,000 missed, to ready after reading, s",
-        "≤ 0.3",
-        _ours(_REJOIN, "after_listening_s"),
-        _at_most(0.3),
+        0.3,
+        _ours("rejoin", 3, 300_000, "after_listening_s"),
     ),
-    Target(
-        "restart with 1,000,000 × 1 KiB waiting, until serving, s",
-        "≤ 2.5",
-        _ours(Key(1, "restart", 1_000_000), "served_s"),
-        _at_most(2.5),
-    ),
-    Target(
-        "fill 20 M × 1 KiB, drain: msg/s",
-        "≥ 300,000",
-        _ours(Key(1, "backlog", 20_000_000), "drain_rate"),
-        _at_least(300_000),
-    ),
-    Target("… most memory, of the limit", "≤ 1", _ours(Key(1, "backlog", 20_000_000), "peak_of_limit"), _at_most(1.0)),
-    Target("declare 1,000 replicated queues, s", "≤ 0.15", _ours(Key(3, "declare", 1000), "seconds"), _at_most(0.15)),
-    Target("declare 10,000, s", "≤ 1.2", _ours(Key(3, "declare", 10_000), "seconds"), _at_most(1.2)),
-    Target("bind one with 10,000 keys, s", "≤ 1", _ours(Key(3, "bind", 10_000), "seconds"), _at_most(1.0)),
+    _most("restart with 1,000,000 × 1 KiB waiting, until serving, s", 2.5, _ours("restart", 1, 1_000_000, "served_s")),
+    _least("fill 20 M × 1 KiB, drain: msg/s", 300_000, _ours("backlog", 1, 20_000_000, "drain_rate")),
+    _most("… most memory, of the limit", 1, _ours("backlog", 1, 20_000_000, "peak_of_limit")),
+    _most("declare 1,000 replicated queues, s", 0.15, _ours("declare", 3, 1000, "seconds")),
+    _most("declare 10,000, s", 1.2, _ours("declare", 3, 10_000, "seconds")),
+    _most("bind one with 10,000 keys, s", 1, _ours("bind", 3, 10_000, "seconds")),
 ]
 
 

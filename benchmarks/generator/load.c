@@ -22,10 +22,11 @@ struct load {
 static void set_up(struct load *l) {
   const struct options *o = l->o;
   struct connection c = {.fd = -1};
-  if (!connection_open(&c, o->address[0], CONNECT_TIMEOUT_MS) ||
-      !connection_declare(&c, o->queue, o->arguments, false, &l->depth) || !connection_close(&c))
+  if (!o->messages && (!connection_open(&c, o->address[0], CONNECT_TIMEOUT_MS) ||
+                       !connection_declare(&c, o->queue, o->arguments, false, &l->depth) || !connection_close(&c)))
     die("declare %s: %s", o->queue, c.error);
   publisher_init(&l->publisher, o->size, o->window);
+  if (o->messages) publisher_read_messages(&l->publisher, o->messages);
   consumer_init(&l->consumer, o->size, o->prefetch);
   l->start = now_ns(); /* a consumer that finds messages is at work before it is set up */
   if (o->consume && !consumer_start(&l->consumer, o->address[0], o->queue, CONNECT_TIMEOUT_MS))
@@ -110,7 +111,7 @@ static void check_and_close(struct load *l) {
     if (!connection_close(&c->connection)) die("close: %s", c->connection.error);
     if (c->count_duplicates) die("%" PRIu64 " messages came twice", c->count_duplicates);
   }
-  check_depth(l);
+  if (!l->o->messages) check_depth(l); /* those of a file go where their keys say */
 }
 
 int run_load(const struct options *o) {

@@ -18,6 +18,7 @@ static const struct option names[] = {{"address", 1, 0, 'a'},
                                       {"no-publish", 0, 0, 'P'},
                                       {"no-consume", 0, 0, 'C'},
                                       {"transient", 0, 0, 'T'},
+                                      {"messages", 1, 0, 'M'},
                                       {0, 0, 0, 0}};
 
 static void split_addresses(struct options *o, char *text) {
@@ -40,6 +41,7 @@ static void parse(struct options *o, int argc, char **argv) {
       case 'r': o->rate = atof(optarg); break;
       case 'P': o->publish = false; break;
       case 'C': o->consume = false; break;
+      case 'M': o->messages = optarg; break;
       case 'T': o->persistent = false; break;
       default: die("unknown option");
     }
@@ -65,6 +67,7 @@ int main(int argc, char **argv) {
   if (argc > 1) parse(&o, argc - 1, argv + 1);
   if (!strcmp(command, "load")) {
     require(o.publish || o.consume, "load: nothing to do");
+    require(!o.messages || !o.consume, "load: --messages goes with --no-consume");
     require(!o.publish || o.count || o.seconds > 0, "load: --count or --seconds");
     return run_load(&o);
   }

@@ -6,6 +6,7 @@ struct options {
   char *address[16]; /* --address a,b,c: all but failover take the first */
   int addresses;
   const char *queue, *arguments; /* arguments of queue.declare, "key=value,..." */
+  const char *messages;          /* a file of messages to publish, see publisher.h; goes with --no-consume */
   int size;                      /* body, octets */
   int window;                    /* messages without confirm, declarations without answer */
   int prefetch;

@@ -1,6 +1,8 @@
 #include "publisher.h"
 
+#include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +26,23 @@ void publisher_init(struct publisher *p, int size, int window) {
   p->sequence = calloc(slots, sizeof *p->sequence);
   p->refused = calloc(slots, sizeof *p->refused);
   p->confirmed = calloc(MAX_MESSAGES, 1);
+}
+
+void publisher_read_messages(struct publisher *p, const char *file) {
+  FILE *in = fopen(file, "rb");
+  if (!in) die("%s: %s", file, strerror(errno));
+  u8 length[4];
+  struct buffer *b = &p->message;
+  while (fread(length, 1, 4, in) == 4) {
+    u32 size = get32(length);
+    p->begin = realloc(p->begin, (p->kinds + 2) * sizeof *p->begin);
+    p->begin[p->kinds++] = b->end;
+    if (fread(buffer_reserve(b, size), 1, size, in) != size) die("%s: a message is cut", file);
+    b->end += size;
+    p->begin[p->kinds] = b->end;
+  }
+  fclose(in);
+  if (!p->kinds) die("%s: no messages", file);
 }
 
 static void encode_message(struct publisher *p, const char *queue, bool persistent) {
@@ -59,7 +78,7 @@ bool publisher_start(struct publisher *p, const char *address, const char *queue
     connection_drop(&p->connection);
     return false;
   }
-  encode_message(p, queue, persistent);
+  if (!p->kinds) encode_message(p, queue, persistent);
   memset(p->sent_at, 0, (p->mask + 1) * sizeof *p->sent_at);
   p->next_tag = p->oldest = 1;
   p->in_flight = 0;
@@ -72,11 +91,15 @@ bool publisher_has_room(const struct publisher *p) {
 }
 
 void publisher_send(struct publisher *p, u64 sequence, u64 now) {
-  u8 *to = buffer_reserve(&p->connection.out, p->message.end);
-  memcpy(to, p->message.data, p->message.end);
-  memcpy(to + p->stamp, &sequence, 8);
-  memcpy(to + p->stamp + 8, &now, 8);
-  p->connection.out.end += p->message.end;
+  u64 kind = p->kinds ? sequence % p->kinds : 0;
+  size_t from = p->kinds ? p->begin[kind] : 0, size = (p->kinds ? p->begin[kind + 1] : p->message.end) - from;
+  u8 *to = buffer_reserve(&p->connection.out, size);
+  memcpy(to, p->message.data + from, size);
+  if (!p->kinds) {
+    memcpy(to + p->stamp, &sequence, 8);
+    memcpy(to + p->stamp + 8, &now, 8);
+  }
+  p->connection.out.end += size;
   u64 slot = p->next_tag++ & p->mask;
   p->sent_at[slot] = now;
   p->sequence[slot] = sequence;

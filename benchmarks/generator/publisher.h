@@ -12,8 +12,9 @@
 
 struct publisher {
   struct connection connection;
-  struct buffer message; /* the three frames, ready to copy */
+  struct buffer message; /* the three frames, ready to copy; with --messages all that the file holds */
   size_t stamp;          /* where sequence and clock stand in them */
+  u64 *begin, kinds;     /* of the messages of the file: where each begins, and in the end where the last one ends */
   int size;
   u64 window, batch, mask;
   u64 next_tag, oldest, in_flight; /* tags [oldest, next_tag) may be without answer */
@@ -26,6 +27,8 @@ struct publisher {
 };
 
 void publisher_init(struct publisher *p, int size, int window);
+/* What is sent in turn in place of one message; each is preceded by its length (4 octets, big endian). */
+void publisher_read_messages(struct publisher *p, const char *file);
 bool publisher_start(struct publisher *p, const char *address, const char *queue, bool persistent, int timeout_ms);
 bool publisher_has_room(const struct publisher *p);
 void publisher_send(struct publisher *p, u64 sequence, u64 now);

@@ -1,10 +1,11 @@
 """Tables, parsing and the plan of the benchmarks. Nothing here measures time."""
 
 import os
+from pathlib import Path
 
 import pytest
 
-from benchmarks import load_generator, measurements, run, tables
+from benchmarks import load_generator, measurements, plots, run, suites, tables
 from benchmarks.processes import BenchmarkError, cpu_seconds, free_ports, resident_bytes
 from benchmarks.samples import Key, Results, Sample
 
@@ -81,6 +82,24 @@ def test_other_table_has_every_suite() -> None:
     assert all(f"| {rows[0][0].format(size=1000)} |" in text for rows in tables.OTHERS.values())
 
 
+@pytest.mark.parametrize(("late", "verdict"), [(59.0, "59 | yes |"), (61.0, "61 | no |")])
+def test_a_target_is_met_up_to_its_limit(late: float, verdict: str) -> None:
+    results = results_of((Key(3, "late", 5000), "qpidd-py", {"confirm_ms_p99": late}))
+    line = next(line for line in tables.target_table(results).splitlines() if "a late backup" in line)
+    assert line.endswith(f"| ≤ 60 | {verdict}")
+
+
+def test_plots_show_what_was_measured(tmp_path: Path) -> None:
+    routed = [(Key(1, "routes topic", n), "qpidd-py", {"cpu_us": 1.0}) for n in (100, 10_000)]
+    files = plots.write(
+        results_of(*routed, (Key(1, "routes queues", 10), "RabbitMQ", {"cpu_us": 30.0})), tmp_path / "new"
+    )
+    assert [file.name for file in files] == ["cost-over-n.svg"]
+    text = files[0].read_text()
+    assert all(word in text for word in ("qpidd-py, topic", "RabbitMQ, queues", "10,000"))
+    assert "headers" not in text
+
+
 def test_samples_survive_json() -> None:
     sample = Sample(BOTH, "qpidd-py", {"rate": 1.5})
     assert Sample.from_json(sample.to_json()) == sample
@@ -103,7 +122,7 @@ def test_plan_of_a_quick_run() -> None:
     )
     assert (plan.suites, plan.brokers, plan.repeat, plan.with_rabbitmq) == (("outage",), (3,), 1, True)
     plan = run.make_plan(run.parse_arguments(["--no-rabbitmq"]), rabbitmq_installed=True)
-    assert (plan.suites, plan.brokers, plan.with_rabbitmq) == (run.SUITES, (1, 3), False)
+    assert (plan.suites, plan.brokers, plan.with_rabbitmq) == (suites.SUITES, (1, 3), False)
 
 
 def test_transient_messages_only_where_both_sides_can_keep_them_in_memory() -> None:

@@ -5,6 +5,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -122,6 +123,28 @@ def test_a_correct_broker_passes(broker: FakeBroker) -> None:
     assert (report["messages"], report["confirmed"]) == (20, 20)
     report = drain(broker)
     assert (report["delivered"], report["out_of_order"], report["redelivered"]) == (20, 0, 0)
+
+
+def test_messages_of_a_file_are_sent_in_turn(broker: FakeBroker, tmp_path: Path) -> None:
+    parts = [frame(BODY, 1, b"first"), frame(BODY, 1, b"the second")]
+    file = tmp_path / "messages"
+    file.write_bytes(b"".join(struct.pack(">I", len(part)) + part for part in parts))
+    report = load_generator.run("load", address=broker.address, messages=file, count=5, no_consume=True)
+    assert report["confirmed"] == 5
+    assert broker.bodies == [b"first", b"the second", b"first", b"the second", b"first"]
+
+
+@pytest.mark.parametrize(
+    ("octets", "said"), [(b"", "no messages"), (b"\0\0\0\x05four", "a message is cut"), (None, "No such file")]
+)
+def test_a_file_without_whole_messages_is_refused(
+    broker: FakeBroker, tmp_path: Path, octets: bytes | None, said: str
+) -> None:
+    file = tmp_path / "messages"
+    if octets is not None:
+        file.write_bytes(octets)
+    with pytest.raises(BenchmarkError, match=said):
+        load_generator.run("load", address=broker.address, messages=file, count=5, no_consume=True)
 
 
 @pytest.mark.parametrize("window", [1, 7, 1000])
