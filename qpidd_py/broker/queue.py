@@ -32,6 +32,9 @@ QUARTERS: Final = 4
 LOCAL_NUMBERS: Final = 1 << 31
 """Numbers from here on belong to queues that are not replicated, so they never collide with a primary's numbers."""
 
+_PLAIN: Final = {REPLICATE}
+"""Arguments that say nothing about limits; most queues have no others."""
+
 
 def quarters(seconds: float) -> int:
     """At least one; 0 = no limit.  What is longer than a year is a year."""
@@ -41,6 +44,8 @@ def quarters(seconds: float) -> int:
 def limit(core: Queue, arguments: Mapping[str, Any], secret: str = "") -> None:
     """Sets limits, priorities and time to live of a new queue; on a backup too, since it may be promoted.  `secret`: of
     its declaration."""
+    if arguments.keys() <= _PLAIN:
+        return  # a new queue in the core is like that
     arguments = canonical(arguments)
     core.window = window_of(arguments, secret)
     if arguments.get(MAX_PRIORITY):
