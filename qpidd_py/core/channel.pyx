@@ -441,13 +441,19 @@ cdef class Channel:
 
     cdef Route route_by_header(self, Publication p, bytes header):
         cdef const uint8_t* key = <const uint8_t*>PyBytes_AS_STRING(p.method) + p.start
+        cdef bytes name = key[:p.length] + header[12:]      # the octets before tell the size of the body
+        cdef Route route = self.connection.engine.publications.by_header(name)
+        if route is not None:
+            return route
         key += 1 + key[0]
         self.connection.steps -= 1
         try:
-            return p.route.by_header(key[1:1 + key[0]], header)
+            route = p.route.by_header(key[1:1 + key[0]], header)
         except AmqpError as error:
             self.refuse(error)
             return None
+        self.connection.engine.publications.keep_by_header(name, route)
+        return route
 
     cdef tuple addressed(self, Publication p, bytes header):
         """The route of a message whose header says more about it, and the header to store; None when it was refused."""

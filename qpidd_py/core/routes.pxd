@@ -53,9 +53,12 @@ cdef class Publications:
     cdef dict known             # Route.equal -> Route
     cdef dict keys              # routing key -> generation since which its routes may be others
     cdef uint64_t floor         # routes of earlier generations are forgotten
+    cdef dict headers           # exchange, routing key and properties as they were sent -> Route, see `by_header`
     cdef size_t looked          # where the next change looks for what is forgotten
     cdef Publication find(self, const uint8_t* p, uint32_t size, uint64_t generation)
     cdef Publication keep(self, bytes method, Route route, uint64_t generation)
+    cdef Route by_header(self, bytes name)
+    cdef int keep_by_header(self, bytes name, Route route) except -1
     cdef int changed(self, what, uint64_t generation) except -1
     cdef bint holds(self, const Kept* kept, const uint8_t* method) except -1
     cdef int end_table(self) except -1

@@ -24,6 +24,8 @@ cdef enum:
     PROBES = 256                # of a search: hashes that meet on purpose end a table
     CHANGES = 4096              # of routing keys that are noted; then everything is forgotten
     LOOKS = 64                  # of one change, at methods
+    HEADERS = 8192              # routes of messages with headers that are kept
+    LONG = 512                  # octets of a message's key, address and properties, above which it is not
 
 cdef uint64_t SEED = <uint64_t>hash(b"seed of this process") * 2 + 1
 
@@ -164,7 +166,7 @@ cdef class Publications:
 
     def __cinit__(self):
         self.young, self.old = Table(), Table()
-        self.routes, self.vacant, self.known, self.keys = [], [], {}, {}
+        self.routes, self.vacant, self.known, self.keys, self.headers = [], [], {}, {}, {}
 
     def __len__(self):
         """Methods that have a route."""
@@ -251,8 +253,22 @@ cdef class Publications:
             return <uint64_t>self.keys.get(key[1:1 + key[0]], 0) <= kept.generation
         return True
 
+    cdef Route by_header(self, bytes name):
+        """Of a message like an earlier one, for which the owner was asked; None: it has to be asked.  Any change of
+        exchanges or bindings forgets them all."""
+        return <Route>self.headers.get(name)
+
+    cdef int keep_by_header(self, bytes name, Route route) except -1:
+        if len(name) > LONG:
+            return 0
+        if len(self.headers) >= HEADERS:
+            self.headers.clear()
+        self.headers[name] = route
+        return 0
+
     cdef int changed(self, what, uint64_t generation) except -1:
         """See Engine.forget_routes."""
+        self.headers.clear()
         if isinstance(what, Queue):
             (<Queue>what).rerouted = generation
         elif isinstance(what, Mark):

@@ -10,6 +10,7 @@ import pytest
 from pamqp.commands import Basic
 
 from qpidd_py.core import Batch, Engine, Queue, Route, records
+from qpidd_py.core.routes import Mark
 from qpidd_py.errors import InvariantError
 from tests.support.memory import MemoryClient, confirms, decode, deliveries, publish_octets
 
@@ -437,6 +438,58 @@ def test_route_by_header_and_handler(client: MemoryClient, queue: Queue, monkeyp
     client.publish(b"management", "m")
     client.turn()
     assert (queue.ready, seen) == (1, [(b"m", b"management")])
+
+
+@pytest.fixture
+def asked(client: MemoryClient, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The routing keys of messages for which the owner was asked."""
+    found: list[bytes] = []
+
+    def by_header(key: bytes, header: bytes) -> Route:
+        found.append(key)
+        return Route([queue])
+
+    route = Route([], by_header=by_header)
+    monkeypatch.setattr(client.owner, "route", lambda channel, exchange, key: route)
+    return found
+
+
+def test_a_message_like_an_earlier_one_is_not_asked_for(client: MemoryClient, queue: Queue, asked: list[bytes]) -> None:
+    for key, body, value in [
+        ("a", b"1", 1),
+        ("a", b"of another size", 1),
+        ("a", b"1", 2),
+        ("b", b"1", 1),
+        ("b", b"3", 1),
+    ]:
+        client.publish(body, key, headers={"h": value})
+    client.turn()
+    assert asked == [b"a", b"a", b"b"]
+    assert queue.ready == 5
+
+
+@pytest.mark.parametrize("change", [None, b"another key", Mark()])
+def test_any_change_of_bindings_forgets_where_headers_lead(
+    engine: Engine, client: MemoryClient, asked: list[bytes], change: object
+) -> None:
+    for _ in range(3):
+        client.publish(b"x", "a", headers={"h": 1})
+        client.publish(b"x", "a", headers={"h": 1})
+        client.turn()
+        engine.forget_routes(change)
+    assert len(asked) == 3
+
+
+def test_few_and_short_headers_are_kept(client: MemoryClient, queue: Queue, asked: list[bytes]) -> None:
+    for _ in range(2):
+        client.publish(b"x", "a", headers={"h": "x" * 600})
+    assert len(asked) == 2, "a client may not fill the memory by long headers"
+    for _ in range(2):
+        for number in range(9000):
+            client.publish(b"x", "a", headers={"h": number})
+    client.turn()
+    assert queue.ready == 18_002
+    assert len(asked) == 18_002, "more than are kept, each in turn: as before"
 
 
 def test_memory_of_consumed_messages_is_reused(engine: Engine, client: MemoryClient, queue: Queue) -> None:
