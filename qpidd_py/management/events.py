@@ -6,6 +6,7 @@
   another `history` (the broker has begun anew) all events count that there are.  `missed`: how many are forgotten.
 * `wait`: seconds, at most WAIT_MAX, for the first event, if there is none yet.  Events of GATHER seconds come together.
 * A connection has one request that waits: the next one ends it.  So a slow reader costs one answer.
+* The user's right is looked at again when a request has waited.
 * SLICE answers are made in one turn, so that many who wait do not stop the broker.
 """
 
@@ -17,9 +18,11 @@ from typing import Any, Final, NamedTuple
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.broker.events import Event
-from qpidd_py.management.request import Json, Reply, RequestError, text
+from qpidd_py.management.request import Forbidden, Json, Reply, RequestError, text
+from qpidd_py.management.rights import check_request
 from qpidd_py.management.turns import Defer
 
+METHOD: Final = "event.list"
 LIMIT: Final = 200
 """Events in an answer."""
 WAIT_MAX: Final = 30.0
@@ -32,6 +35,7 @@ AGAIN: Final = 0.5
 class Waiter(NamedTuple):
     """One request."""
 
+    asker: ClientConnection | None
     reply: Reply
     after: int
     limit: int
@@ -58,7 +62,7 @@ class EventRequests:
         after = number_of(arguments, "after", self._events.last, 0, 1 << 62)
         if text(arguments, "history", self._events.history) != self._events.history:
             after = 0
-        waiter = Waiter(reply, min(int(after), self._events.last), int(limit), self._now() + wait)
+        waiter = Waiter(asker, reply, min(int(after), self._events.last), int(limit), self._now() + wait)
         if asker is not None and (before := self._waiting.pop(asker, None)) is not None:
             self._answer(before)
         if "after" not in arguments or waiter.after < self._events.last or not wait or not (asker and self._defer):
@@ -70,6 +74,15 @@ class EventRequests:
 
     def _now(self) -> float:
         return self._broker.clocks()[1] / 1e6
+
+    def _answer_late(self, waiter: Waiter) -> None:
+        """Dropped if its connection has ended."""
+        try:
+            check_request(waiter.asker, METHOD, {})
+        except Forbidden as error:
+            waiter.reply({"ok": False, "error": str(error), "code": error.code})
+        else:
+            self._answer(waiter)
 
     def _answer(self, waiter: Waiter) -> None:
         missed, found = self._events.after(waiter.after, waiter.limit)
@@ -87,7 +100,7 @@ class EventRequests:
 
     def _answer_some(self) -> None:
         for _ in range(min(SLICE, len(self._due))):
-            self._answer(self._due.popleft())  # dropped if its connection has ended
+            self._answer_late(self._due.popleft())
         if self._due and self._defer is not None:
             self._defer(0.0, self._answer_some)
 

@@ -44,6 +44,7 @@ from qpidd_py.core import reading
 from qpidd_py.core.queue import Queue
 from qpidd_py.errors import AmqpError, ConfigError, ReplyCode
 from qpidd_py.management.changes import Changes
+from qpidd_py.management.events import METHOD as EVENTS
 from qpidd_py.management.events import EventRequests
 from qpidd_py.management.limits import LimitRequests
 from qpidd_py.management.pages import Pages
@@ -127,7 +128,7 @@ class Management:
                 reply({"ok": True, "result": (yield from self._pages[method](arguments))})
             elif method == "queue.peek":
                 reply({"ok": True, "result": (yield from self._queue_peek(arguments, asker))})
-            elif method == "event.list":
+            elif method == EVENTS:
                 self._events.list(arguments, reply, asker)
             elif method == RELOAD:
                 reply({"ok": True, "result": (yield from self._reload_acl())})

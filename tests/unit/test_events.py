@@ -226,6 +226,15 @@ def test_who_may_ask(world: World) -> None:
     assert answer["code"] == 403 and "has no tag monitoring" in answer["error"]
 
 
+def test_a_right_that_is_taken_away_counts_for_a_request_that_waits(world: World) -> None:
+    answers = world.ask(after=world.broker.events.last, wait=30)
+    world.broker.rights.checked = True
+    world.broker.rights.changed()
+    world.broker.events.note("secret")
+    world.wait(GATHER)
+    assert [each.get("code") for each in answers] == [403] and "has no tag monitoring" in answers[0]["error"]
+
+
 # ---- the tool
 
 
