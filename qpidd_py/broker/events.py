@@ -22,6 +22,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 KEPT: Final = 8192
+NAMES: Final = (
+    *("clientConnect", "clientDisconnect", "clientConnectFail", "queueDeclare", "queueDelete", "exchangeDeclare"),
+    *("exchangeDelete", "bind", "unbind", "subscribe", "unsubscribe", "queueThresholdExceeded", "alarm", "alarmEnd"),
+)
+"""All but those of HA."""
 TEXT: Final = 500
 """Characters of a reason that are kept."""
 

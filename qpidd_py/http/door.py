@@ -71,8 +71,13 @@ class Door:
 
     def ask_all(self, requests: list[tuple[str, dict[str, Any]]]) -> list[Any]:
         """The same for several, over one connection."""
-        with _told(), ManagementSocket(self.target, Deadline(SECONDS)) as broker:
+        with told(), self.open() as broker:
             return [broker.request(method, arguments) for method, arguments in requests]
+
+    def open(self) -> ManagementSocket:
+        """For several requests."""
+        with told():
+            return ManagementSocket(self.target, Deadline(SECONDS))
 
     def on_channel(self, work: Callable[[BlockingChannel], _T]) -> _T:
         """What `work` does with a channel."""
@@ -86,7 +91,7 @@ class Door:
             blocked_connection_timeout=SECONDS,
             stack_timeout=SECONDS,
         )
-        with _told():
+        with told():
             connection = pika.BlockingConnection(parameters)
             try:
                 return work(connection.channel())
@@ -96,7 +101,7 @@ class Door:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def told() -> Iterator[None]:
     """What the broker answers as what the client is told."""
     try:
         yield

@@ -25,6 +25,8 @@ from qpidd_py.cli.client_socket import Target
 from qpidd_py.http.call import Call, Handler
 from qpidd_py.http.definitions import DefinitionError
 from qpidd_py.http.door import Door, Problem, WrongLogin, bad_request
+from qpidd_py.http.events import PATH as EVENTS
+from qpidd_py.http.events import Readers
 from qpidd_py.http.gate import Gate
 from qpidd_py.http.page import add_page
 from qpidd_py.http.paging import QueryError
@@ -53,6 +55,9 @@ def application(target: Target) -> web.Application:
     pool, gate, rates = ThreadPoolExecutor(AT_ONCE, "request"), Gate(), Rates()
     for method, path, handler in ROUTES:
         found.router.add_route(method, path, _wrapped(target, handler, pool, gate, rates))
+    readers = Readers(pool, gate)
+    found.router.add_route("GET", EVENTS, _events(target, readers))
+    found.on_shutdown.append(readers.end)
     return found
 
 
@@ -72,6 +77,15 @@ def _wrapped(
         if result is None or (result == {} and request.method != "GET"):
             return web.Response(status=201 if request.method in ("PUT", "POST") else 204)
         return web.json_response(result)
+
+    return handle
+
+
+def _events(target: Target, readers: Readers) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        door = Door(target._replace(login=login_of(request)))
+        gone = lambda: request.transport is None or request.transport.is_closing()  # noqa: E731
+        return web.json_response(await readers.answer(door, request.query, request.remote or "", gone))
 
     return handle
 

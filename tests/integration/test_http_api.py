@@ -20,6 +20,7 @@ import pytest
 from qpidd_py.http.gate import OF_ADDRESS, WAITING
 from qpidd_py.security.users import hash_password
 from tests.support import programs
+from tests.support.openapi import check_answer
 from tests.support.process import BrokerProcess, HeldPort
 from tests.support.rabbit import rabbit_cluster
 from tests.support.system import needs
@@ -48,9 +49,12 @@ class Api:
             found.add_header(name, value)
         try:
             with urllib.request.urlopen(found, timeout=TIME) as answer:
-                return answer.status, _json(answer.read())
+                status, told = answer.status, _json(answer.read())
         except urllib.error.HTTPError as error:
-            return error.code, _json(error.read())
+            status, told = error.code, _json(error.read())
+        if path.startswith("/ha/"):
+            check_answer(f"/api{path.partition('?')[0]}", method, status, told)
+        return status, told
 
     def get(self, path: str) -> Any:
         code, found = self.request("GET", path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from qpidd_py.cli.client_socket import AuthenticationFailure, BrokerError, ConnectionClosed, RequestRefused
-from qpidd_py.http.door import Problem, WrongLogin, _told
+from qpidd_py.http.door import Problem, WrongLogin, told
 
 
 @pytest.mark.parametrize(
@@ -26,14 +26,14 @@ from qpidd_py.http.door import Problem, WrongLogin, _told
     ],
 )
 def test_a_status_by_the_code(error: Exception, status: int) -> None:
-    with pytest.raises(Problem) as told, _told():
+    with pytest.raises(Problem) as problem, told():
         raise error
-    assert told.value.status == status
+    assert problem.value.status == status
 
 
-def test_a_wrong_login_is_told_from_a_missing_right() -> None:
-    with pytest.raises(WrongLogin), _told():
+def test_a_wrong_login_istold_from_a_missing_right() -> None:
+    with pytest.raises(WrongLogin), told():
         raise AuthenticationFailure("a:1: 403")
-    with pytest.raises(Problem) as told, _told():
+    with pytest.raises(Problem) as problem, told():
         raise RequestRefused("no right", 403)
-    assert not isinstance(told.value, WrongLogin)
+    assert not isinstance(problem.value, WrongLogin)
