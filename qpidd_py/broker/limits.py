@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 CONNECTIONS: Final = "connections"
 RESERVED: Final = 64
+VISITORS: Final = RESERVED // 2
+"""Of them for users that do not administer: every client may say that it is a tool."""
 RELIEF: Final = 0.95
 """Share of max-connections at which the alarm ends."""
 
@@ -111,6 +113,7 @@ class ConnectionCount:
         self._channels: Counter[str] = Counter()  # of each user
         self._alarm = alarm
         self._all = self._privileged = 0
+        self._visitors: set[Counted] = set()
         self._by_user: Counter[str] = Counter()
         self._by_host: Counter[str] = Counter()
         self._reached = False
@@ -121,9 +124,8 @@ class ConnectionCount:
         if connection.client.limited:
             self._quotas.check_user(connection.user, self._of_user[connection.user])
         if connection.client.privileged:
-            if self._privileged < RESERVED:
-                return
-            raise _refused("", "administrative connections and links", RESERVED)
+            self._check_privileged(connection)
+            return
         if connection.scarce:
             text = "the broker has no file descriptors left for clients"
             raise ConnectionException(ReplyCode.RESOURCE_ERROR, text)
@@ -136,10 +138,20 @@ class ConnectionCount:
         if 0 < limits.connections_per_ip <= self._by_host[host]:
             raise _refused(f" from {host}", "max-connections-per-ip", limits.connections_per_ip)
 
+    def _check_privileged(self, connection: Counted) -> None:
+        if self._privileged >= RESERVED:
+            raise _refused("", "administrative connections and links", RESERVED)
+        if not connection.client.administers and len(self._visitors) >= VISITORS:
+            raise _refused("", "administrative connections of users that do not administer", VISITORS)
+
     def opened(self, connection: Counted, step: int = 1) -> None:
         _count(self._of_user, connection.user, step)
         if connection.client.privileged:
             self._privileged += step
+            if step < 0:
+                self._visitors.discard(connection)
+            elif not connection.client.administers:
+                self._visitors.add(connection)
             return
         self._all += step
         _count(self._by_user, connection.user, step)

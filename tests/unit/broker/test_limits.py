@@ -9,7 +9,7 @@ import pytest
 
 from qpidd_py.amqp.codec import make
 from qpidd_py.broker.broker import Broker
-from qpidd_py.broker.limits import RESERVED, Limits
+from qpidd_py.broker.limits import RESERVED, VISITORS, Limits
 from tests.unit.broker.peer import HEADER, Peer, Replicated
 
 Queue = commands.Queue
@@ -75,6 +75,23 @@ def test_administrators_and_links_are_admitted_beyond_the_limit_but_not_without_
     assert Named(broker, "guest", "10.0.0.1", **{"qpid.ha-admin": 1}).refusal[0] == 530
     peers[0].connection.closed("gone")
     assert Named(broker, "guest", "10.0.0.1", **{"qpid.ha-admin": 1}).opened
+
+
+def test_a_user_that_says_it_is_a_tool_keeps_no_administrator_and_no_link_out() -> None:
+    broker = Broker()
+    broker.couriers.add("ha")
+    tool: dict[str, Any] = {"qpid.ha-admin": 1}
+    peers = [Named(broker, "anna", **tool) for _ in range(RESERVED)]
+    assert sum(peer.opened for peer in peers) == VISITORS
+    text = f"NOT_ALLOWED - connection refused: administrative connections of users that do not administer ({VISITORS})"
+    assert peers[-1].refusal == (530, f"{text} is reached")
+    ours = [Named(broker, "ha", **tool) for _ in range(RESERVED - VISITORS)]
+    assert all(peer.opened for peer in ours) and not Named(broker, "ha", **tool).opened
+    peers[0].connection.closed("gone")
+    assert Named(broker, "anna", **tool).opened and not Named(broker, "anna", **tool).opened
+    for peer in (*peers, *ours):
+        peer.connection.closed("gone")
+    assert len(broker.connection_count._visitors) == 1
 
 
 def test_a_descriptor_of_the_reserve_is_for_administrators() -> None:
