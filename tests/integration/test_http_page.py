@@ -11,6 +11,7 @@ from pathlib import Path
 import pika
 import pytest
 
+from qpidd_py.http.page import FILES
 from tests.integration.test_http_api import Api, serving
 from tests.support.browser import Page, opened
 from tests.support.members import Members
@@ -19,6 +20,8 @@ from tests.support.system import needs
 browser = needs("chromium")
 NAME = "<b>orders</b>"
 """Of a queue: names are text."""
+SPANS = "[...lanes.rows[0].querySelectorAll('rect:not(.mark)')].map(span => span.getAttribute('class'))"
+"""The states of the broker that is asked, as its timeline shows them."""
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +43,7 @@ def log_in(page: Page, password: str = "guest") -> None:
 
 
 def test_the_page_needs_nothing_from_elsewhere(cluster: tuple[Members, int]) -> None:
-    for path in ("/", "/page.js", "/page.css"):
+    for path in FILES:
         with urllib.request.urlopen(f"http://127.0.0.1:{cluster[1]}{path}", timeout=60) as answer:
             text, policy = answer.read().decode(), answer.headers["Content-Security-Policy"]
         assert "default-src 'none'" in policy and "unsafe" not in policy
@@ -66,8 +69,10 @@ def test_a_switch_over_to_nonsense_is_refused(cluster: tuple[Members, int], body
 def test_it_fits(cluster: tuple[Members, int], tmp_path: Path, width: int) -> None:
     with opened(f"http://127.0.0.1:{cluster[1]}/", tmp_path, width) as page:
         log_in(page)
-        page.until("members.children.length === 2")
+        page.until("members.children.length === 2 && lanes.children.length === 3")
         assert page.run("document.documentElement.scrollWidth") <= width
+        heights = page.run("[...lanes.querySelectorAll('svg')].map(each => each.getBoundingClientRect().height)")
+        assert all(10 < each < 60 for each in heights) and page.run("getComputedStyle(blank).display") == "none"
 
 
 @browser
@@ -98,6 +103,9 @@ def test_an_administrator_looks_and_switches_over(cluster: tuple[Members, int], 
         page.until(
             f"document.getElementById('state').innerText.includes('the primary is {members.brokers['b'].address}')"
         )
+        page.until(f"{SPANS}.includes('is-catchup') && {SPANS}.at(-1) === 'is-ready'")
+        page.until("happened.children.length > 5 && happened.innerText !== undefined")
+        assert page.run("[...lanes.querySelectorAll('th')].map(head => head.innerText)")[0] == "a"
         asked = page.run("asked")
         assert asked[0] == f"Throw away the 3 ready messages of {NAME}?"
         assert asked[1].startswith("Close the connection ") and asked[2].startswith("Hand over to b?")

@@ -8,7 +8,7 @@ from typing import Final
 
 from aiohttp import web
 
-FILES: Final = {"/": "index.html", "/page.js": "page.js", "/page.css": "page.css"}
+FILES: Final = {"/": "index.html", **{f"/{name}": name for name in ("page.js", "timeline.js", "page.css")}}
 _TYPES: Final = {"html": "text/html", "js": "text/javascript", "css": "text/css"}
 _HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "

@@ -5,11 +5,12 @@ const COLUMNS = [["name", "Name"], ["messages_ready", "Ready"], ["messages_unack
   ["consumers", "Consumers"], ["publish", "In /s"], ["deliver_get", "Out /s"]];
 const at = id => document.getElementById(id);
 const number = value => Math.round(value).toLocaleString("en");
-let login = "", timer = 0, page = 1, pages = 1, sort = "name", reverse = false, before = new Map(), round = 0;
+let login = "", timer = 0, timeline = new Timeline(), clockOf = Date.now(), page = 1, pages = 1, sort = "name", reverse = false, before = new Map(), round = 0;
 
 async function ask(path, method = "GET", body) {
   const headers = { Authorization: login, "X-Requested-With": "page" };
   const answer = await fetch("api/" + path, { method, headers, body: body && JSON.stringify(body) });
+  clockOf = Date.parse(answer.headers.get("Date")) || Date.now();  // of the broker's machine
   const text = await answer.text(), found = text ? JSON.parse(text) : null;
   if (!answer.ok) throw Object.assign(new Error(found.reason || found.error), { status: answer.status });
   return found;
@@ -66,10 +67,18 @@ function showCluster(found) {
     found.isolated && "This primary is cut off; it serves no clients.", found.advice].filter(Boolean).join(" "));
   rows("members", found.members, item => [
     cell(item.name || item.id.slice(0, 8), "name"), cell(item.address), cell(item.state),
-    cell(item.counts ? "yes" : "no", item.counts ? "good" : "bad"),
+    item.counts === undefined ? cell("") : cell(item.counts ? "yes" : "no", item.counts ? "good" : "bad"),
     cell(item.lag ? `${number(item.lag.positions)} operations, ${number(item.lag.octets)} octets, ${item.lag.seconds.toFixed(1)} s` : ""),
     leads && item.state === "ready" ? action("Make primary", `Hand over to ${item.name || item.address}? Clients reconnect to it.`,
       () => ask("ha/relocate", "POST", { to: item.address })) : cell("")]);
+}
+
+function showTimeline(cluster, events) {
+  at("h-timeline").parentElement.hidden = !cluster || !events;
+  if (!cluster || !events) return;
+  timeline.take(events);
+  timeline.stalled(cluster.stalled, 1000 * clockOf);
+  timeline.show(cluster.name || "this broker", Number(at("span").value), 1000 * clockOf);
 }
 
 function showTotals(overview, now) {
@@ -122,8 +131,9 @@ async function look() {
   try {
     const name = at("filter").value, counted = ["publish", "deliver_get"].includes(sort) ? `message_stats.${sort}` : sort;
     const query = new URLSearchParams({ page, page_size: ROWS, sort: counted, sort_reverse: reverse, name });
-    const [overview, queues, connections, cluster] = await Promise.all([ask("overview"), ask(`queues?${query}`),
-      ask(`connections?page=1&page_size=${ROWS}`), ask("ha/query").catch(error => error.status === 401 ? Promise.reject(error) : null)]);
+    const lacking = error => error.status === 401 ? Promise.reject(error) : null;
+    const [overview, queues, connections, cluster, events] = await Promise.all([ask("overview"), ask(`queues?${query}`),
+      ask(`connections?page=1&page_size=${ROWS}`), ask("ha/query").catch(lacking), ask(timeline.query).catch(lacking)]);
     if (stale()) return;
     const now = performance.now();
     if (before.size > 10000) before = new Map();  // of queues that are not shown any more
@@ -132,6 +142,7 @@ async function look() {
     at("title").textContent = overview.cluster_name || overview.node || "qpidd";
     if (!cluster) at("state").textContent = "a single broker";
     showCluster(cluster);
+    showTimeline(cluster, events);
     showTotals(overview, now);
     showQueues(queues, now);
     showConnections(connections.items);
@@ -149,6 +160,7 @@ function leave(text) {
   login = "";
   clearTimeout(timer);
   before = new Map();
+  timeline = new Timeline();
   at("main").hidden = at("logout").hidden = true;
   at("login").hidden = false;
   at("state").textContent = "";
@@ -169,6 +181,7 @@ at("login").onsubmit = event => {
 };
 document.onvisibilitychange = () => document.hidden || !login || look();
 at("logout").onclick = () => leave("");
+at("span").onchange = () => look();
 at("filter").oninput = () => { page = 1; look(); };
 at("previous").onclick = () => turn(-1);
 at("next").onclick = () => turn(1);
