@@ -243,6 +243,7 @@ VERBS: Final[Mapping[str, Verb]] = {
     "list_parameters": Verb(
         (), "all of them, with the passwords in their addresses", _list("list_parameters"), host=True
     ),
+    "restart_shovel": Verb(("name",), "it begins anew at once", _request("shovel.restart", "name", "vhost"), host=True),
     "shovel_status": Verb((), "what the shovels do", _list("shovel_status")),
     "list_queues": Verb(("column*",), "queues, with these columns", _list("list_queues")),
     "list_exchanges": Verb(("column*",), "exchanges, with these columns", _list("list_exchanges")),

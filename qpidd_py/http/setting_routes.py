@@ -184,6 +184,10 @@ def _shovel(call: Call) -> Json:
     return views.shovel(one(items, name=call["name"]), info["name"])
 
 
+def _restart_shovel(call: Call) -> None:
+    call.door.ask("shovel.restart", name=call["name"], vhost=call["vhost"])
+
+
 _PARAMETER: Final = "/api/parameters/{component}/{vhost}/{name}"
 _SHOVEL: Final = "/api/shovels/vhost/{vhost}/{name}"
 SETTING_ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
@@ -223,4 +227,5 @@ SETTING_ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/api/shovels/{vhost}", _shovels),
     ("GET", _SHOVEL, _shovel),
     ("DELETE", _SHOVEL, _drop_parameter),
+    ("DELETE", f"{_SHOVEL}/restart", _restart_shovel),
 )

@@ -7,8 +7,9 @@ parameter.clear   {component, name, vhost="/", uid=the present one}     only whi
 `qpid-shovel` says each second how its shovels do and gets those that should run, from a primary; a backup refuses it.
 The last report is kept in memory only, and counts for SILENCE:
 
-shovel.report     {shovels: [{name, uid, state, reason, source, destination, moved, pending}]}    as parameter.list; of
-                  those in the report without their values
+shovel.report     {shovels: [{name, uid, restarts, state, reason, source, destination, moved, pending}]}
+                  as parameter.list, with `restarts`; of those in the report without their values
+shovel.restart    {name, vhost="/"}     only while qpid-shovel reports: `restarts` is another number for it then
 shovel.list       {}     [{name, vhost, state, reason, source, destination, moved, pending}]
 """
 
@@ -24,9 +25,12 @@ from qpidd_py.management.settings import Change, List, SettingRequests, named, v
 SILENCE: Final = 15.0
 """Seconds."""
 STATES: Final = ("starting", "running", "terminated")
+_UNHEARD: Final = f"no qpid-shovel has reported to this broker for {SILENCE:g} s"
 _TEXT_MAX: Final = 500
 _TEXTS: Final = ("state", "reason", "source", "destination")
 _NUMBERS: Final = ("moved", "pending")
+_ONE: Final = ("name", "uid", "restarts")
+"""What tells one shovel from another."""
 
 
 class ParameterRequests(SettingRequests):
@@ -36,8 +40,13 @@ class ParameterRequests(SettingRequests):
         super().__init__(broker)
         self.lists: Mapping[str, List] = {"parameter.list": self._list, "shovel.list": self._shovels}
         self.changes: Mapping[str, Change] = {"parameter.set": self._set, "parameter.clear": self._clear}
-        self.methods: Mapping[str, Callable[[Json], Any]] = {"shovel.report": self._report}
+        self.methods: Mapping[str, Callable[[Json], Any]] = {
+            "shovel.report": self._report,
+            "shovel.restart": self._restart,
+        }
         self._reported: dict[tuple[str, int], Json] = {}
+        self._restarts: dict[tuple[str, int], int] = {}
+        """Of the parameters that there are; after a fail-over all are 0, and all shovels begin anew anyway."""
         self._until = 0.0
         """When the report is too old, in seconds."""
 
@@ -70,11 +79,24 @@ class ParameterRequests(SettingRequests):
         reported = [_shovel(each) for each in shovels]
         self._reported = {(each["name"], each["uid"]): each for each in reported}
         self._until = self._now() + SILENCE
-        known = {each["uid"] for each in reported}
-        return [
-            {field: each for field, each in item.items() if field != "value" or item["uid"] not in known}
-            for item in self._list()
-        ]
+        known = {tuple(each[field] for field in _ONE) for each in reported}
+        found = []
+        for item in self._list():
+            item["restarts"] = self._restarts.get((item["name"], item["uid"]), 0)
+            if tuple(item[field] for field in _ONE) in known:
+                del item["value"]
+            found.append(item)
+        return found
+
+    def _restart(self, arguments: Json) -> Json:
+        key = self.present(Key(SHOVEL, virtual_host(arguments), named(arguments, "name")))
+        if self._now() >= self._until:
+            raise RequestError(f"shovel {key.name!r} does not run: {_UNHEARD}")
+        present = {(each.name, self.settings.position(each)) for each, _ in self.settings.of(SHOVEL)}
+        self._restarts = {each: number for each, number in self._restarts.items() if each in present}
+        place = key.name, self.settings.position(key)
+        self._restarts[place] = self._restarts.get(place, 0) + 1
+        return {}
 
     def _shovels(self) -> Iterator[Json]:
         for item in list(self._list()):
@@ -85,7 +107,7 @@ class ParameterRequests(SettingRequests):
         if self.broker.passive:
             return _stopped("this broker is a backup, and shovels run beside the primary")
         if self._now() >= self._until:
-            return _stopped(f"no qpid-shovel has reported to this broker for {SILENCE:g} s")
+            return _stopped(_UNHEARD)
         found = self._reported.get((name, uid))
         known = found or {"state": "starting", "reason": ""}
         return {field: known.get(field, 0 if field in _NUMBERS else "") for field in (*_TEXTS, *_NUMBERS)}
@@ -113,7 +135,7 @@ def _shovel(item: Any) -> Json:
     found: Json = {"name": named(item, "name")}
     for field in _TEXTS:
         found[field] = text(item, field, "")[:_TEXT_MAX]
-    for field in ("uid", *_NUMBERS):
+    for field in (*_ONE[1:], *_NUMBERS):
         value = item.get(field, 0)
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 64:
             raise RequestError(f"shovel {found['name']!r}: {field} {value!r:.60}, wanted a whole number")

@@ -8,7 +8,7 @@
 | `queue.delete` | to configure the queue |
 | `session.close` | to be its user, or to administer |
 | `user.self` | nothing |
-| `policy.*`, `parameter.*` | the tag policymaker or administrator; operator policies: administrator |
+| `policy.*`, `parameter.*`, `shovel.restart` | the tag policymaker or administrator; operator policies: administrator |
 | `parameter.set` | besides: to read, write and make what a shovel reads, writes and makes in this cluster |
 | `user.*`, `permission.*`, `topic.*`, `limit.*` | to administer |
 | `acl.show` | the tag monitoring |
@@ -118,7 +118,7 @@ def _check_permissions(asker: ClientConnection, method: str, arguments: Json) ->
         return
     if asker.client.access.everything:
         return
-    if method.startswith(("policy.", "parameter.")):
+    if method.startswith(("policy.", "parameter.")) or method == "shovel.restart":
         _check_policies(asker, method, arguments)
         return
     needs = _NEEDS.get(method, {})

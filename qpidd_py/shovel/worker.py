@@ -40,6 +40,8 @@ class Key(NamedTuple):
 
     name: str
     uid: int
+    restarts: int = 0
+    """Another number: the same parameter is to begin anew."""
 
 
 class Broker:
@@ -83,13 +85,14 @@ class Broker:
 class Shovel:
     """One parameter: runs again and again."""
 
-    def __init__(self, key: Key, value: Mapping[str, Any], broker: Broker) -> None:
+    def __init__(self, key: Key, value: Mapping[str, Any], broker: Broker, moved: int = 0) -> None:
+        """`moved`: before it was restarted."""
         self.key, self._value, self._broker = key, value, broker
         self.done = False
         """It has moved what `src-delete-after` says; the parameter is to be cleared."""
         self._delay = float(value.get("reconnect-delay", DELAY))
         self._run: Run | None = None
-        self._moved, self._reason = 0, ""
+        self._moved, self._reason = moved, ""
         self.task = asyncio.create_task(self._work())
 
     async def _work(self) -> None:
@@ -118,9 +121,13 @@ class Shovel:
             log.warning("shovel %s: ended, begins again in %g s: %s", self.key.name, delay, reason)
         self._reason = reason
 
+    @property
+    def moved(self) -> int:
+        return self._moved if self._run is None else self._run.moved
+
     def report(self) -> Json:
         run = self._run
-        known: Json = {**self.key._asdict(), "moved": self._moved if run is None else run.moved}
+        known: Json = {**self.key._asdict(), "moved": self.moved}
         if run is None:
             return {**known, "state": "terminated", "reason": _short(self._reason)}
         ends = {"source": _short(run.place(0)), "destination": _short(run.place(1)), "pending": run.pending}
@@ -175,13 +182,14 @@ class Worker:
 
     async def _follow(self, items: list[Json]) -> None:
         """Ends the shovels that are none of these, and begins those that do not run."""
-        wanted = {Key(item["name"], item["uid"]): item.get("value", {}) for item in items}
+        wanted = {Key(item["name"], item["uid"], item.get("restarts", 0)): item.get("value", {}) for item in items}
         ended = [self._shovels.pop(key) for key in list(self._shovels) if key not in wanted]
         for shovel in ended:
             shovel.task.cancel()
             log.info("shovel %s: ends", shovel.key.name)
         if ended:
             await asyncio.wait([shovel.task for shovel in ended])
+        moved = {shovel.key[:2]: shovel.moved for shovel in ended}
         for key in wanted.keys() - self._shovels.keys():
             log.info("shovel %s: begins", key.name)
-            self._shovels[key] = Shovel(key, wanted[key], self._broker)
+            self._shovels[key] = Shovel(key, wanted[key], self._broker, moved.get(key[:2], 0))

@@ -280,6 +280,10 @@ def test_shovels_from_beginning_to_end(api: Api) -> None:
     assert (shovel["state"], shovel["type"], shovel["vhost"]) == ("terminated", "dynamic", "/")
     assert "no qpid-shovel has reported" in shovel["reason"] and "secret" not in str(shovel)
     assert api.get("/shovels/vhost/%2F/s") == shovel
+    code, answer = api.request("DELETE", "/shovels/vhost/%2F/s/restart")
+    assert code == 400 and "no qpid-shovel has reported" in answer["reason"]
+    assert api.request("DELETE", "/shovels/vhost/%2F/none/restart")[0] == 404
+    assert api.request("GET", "/shovels/vhost/%2F/s/restart")[0] == 405
     assert api.request("DELETE", "/shovels/vhost/%2F/s")[0] == 204 and api.get("/parameters/shovel") == []
     assert api.request("POST", "/definitions", {"parameters": [mine]})[0] == 201 and api.get("/parameters") == [mine]
     assert api.request("DELETE", path)[0] == 204

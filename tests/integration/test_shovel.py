@@ -380,6 +380,25 @@ def test_what_the_destination_refuses_stays_at_the_source(house: House) -> None:
     assert [house.get()[1] for _ in range(3)] == [b"0", b"1", b"2"]
 
 
+def test_a_restart_ends_a_long_delay_and_loses_nothing(house: House) -> None:
+    house.set(dest_queue=None, dest_exchange="later", dest_exchange_key="k", reconnect_delay=3600)
+    wait_for(lambda: "no exchange 'later'" in house.status["reason"], TIME, lambda: str(house.status))
+    house.pika.exchange_declare("later", "direct", durable=True)
+    house.pika.queue_declare(house.target, durable=True)
+    house.pika.queue_bind(house.target, "later", "k")
+    house.pika.basic_publish("", house.source, b"1")
+    assert house.cluster.ctl("restart_shovel", house.name) == ""
+    assert house.get()[1] == b"1"
+    house.comes(state="running", moved=1)
+    for _ in range(3):
+        house.cluster.ctl("restart_shovel", house.name)
+    wait_for(lambda: house.worker.log.count(f"shovel {house.name}: begins\n") >= 3, TIME, lambda: house.worker.log)
+    house.pika.basic_publish("", house.source, b"2")
+    assert house.get()[1] == b"2"
+    house.comes(state="running", moved=2)
+    assert "no shovel 'none'" in house.cluster.ctl("restart_shovel", "none", code=1)
+
+
 def test_from_and_to_a_rabbitmq(house: House) -> None:
     with rabbit_cluster() as rabbit:
         there = f"amqp://guest:guest@127.0.0.1:{rabbit.ports[0]}"
@@ -400,7 +419,8 @@ def test_who_may_see_and_set_shovels(house: House) -> None:
     ctl("add_user", "anna", "x")
     ctl("set_permissions", "anna", ".*", ".*", ".*")
     ctl("set_user_tags", "anna", "monitoring")
-    for words in (("set_parameter", "shovel", "s", value), ("list_parameters",), ("clear_parameter", "shovel", "s")):
+    parameter = ("set_parameter", "shovel", "s", value), ("list_parameters",), ("clear_parameter", "shovel", "s")
+    for words in (*parameter, ("restart_shovel", "s")):
         assert "has no tag policymaker or administrator" in ctl(*words, login="anna/x", code=1)
     assert ctl("shovel_status", login="anna/x").startswith("name\tstate")
     ctl("set_user_tags", "anna", "policymaker")

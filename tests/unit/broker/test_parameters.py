@@ -162,6 +162,39 @@ def test_the_state_of_a_shovel_is_what_was_reported_lately(house: House) -> None
     assert "no qpid-shovel has reported" in house.ask("shovel.list")[0]["reason"]
 
 
+def test_a_restart_is_told_until_it_is_reported(house: House) -> None:
+    """So an answer that is lost loses no restart, and one that is told twice makes no two."""
+    now = [10_000_000]
+    house.broker.clocks = lambda: (0, now[0])
+    put(house)
+    assert "no qpid-shovel has reported" in house.ask("shovel.restart", name="s")
+    (told,) = house.ask("shovel.report", shovels=[])
+    report = {"name": "s", "uid": told["uid"], "restarts": told["restarts"], "state": "running"}
+    assert told["restarts"] == 0 and "value" not in house.ask("shovel.report", shovels=[report])[0]
+    assert house.ask("shovel.restart", name="s") == {}
+    for _ in range(2):
+        (told,) = house.ask("shovel.report", shovels=[report])
+        assert told["restarts"] == 1 and told["value"] == VALUE, "the value is that of another one"
+    assert "value" not in house.ask("shovel.report", shovels=[{**report, "restarts": 1}])[0]
+    assert house.ask("shovel.restart", name="none") == "no shovel 'none'"
+    assert "no virtual host 'v'" in house.ask("shovel.restart", name="s", vhost="v")
+    put(house, keys={"src-prefetch-count": 7})
+    assert house.ask("shovel.report", shovels=[])[0]["restarts"] == 0, "that is a new one"
+    replies: list[Any] = []
+    Management(house.broker.backup()).request("shovel.restart", {"name": "s"}, replies.append)
+    assert replies[0]["code"] == 320
+
+
+def test_restarts_are_remembered_of_what_is_there_only(house: House) -> None:
+    management = house.management
+    house.ask("shovel.report", shovels=[])
+    for count in range(1, 20):
+        put(house, keys={"src-prefetch-count": count})
+        house.ask("shovel.restart", name="s")
+    method: Any = management._methods["shovel.restart"]
+    assert len(method.__self__._restarts) == 1
+
+
 @pytest.mark.parametrize(
     "shovels",
     [
@@ -172,6 +205,7 @@ def test_the_state_of_a_shovel_is_what_was_reported_lately(house: House) -> None
         [{"name": "s", "state": "idle"}],
         [{"name": "s", "state": "running", "moved": -1}],
         [{"name": "s", "state": "running", "uid": 1 << 64}],
+        [{"name": "s", "state": "running", "restarts": "1"}],
         [{"name": "s", "state": "running", "reason": 5}],
         [{"name": "\n", "state": "running"}],
     ],
