@@ -117,7 +117,7 @@ class Requests(Management):
             yield from super().work(method, arguments, reply, asker)
         else:
             error = f"{method}: {self.broker.name} is reading its journal: {self._progress.step}"
-            reply({"ok": False, "error": error})
+            reply({"ok": False, "error": error, "code": ReplyCode.CONNECTION_FORCED})
 
 
 class Doorman:

@@ -136,9 +136,9 @@ def _watch(target: Target, seconds: float, since: int | None, put: Put) -> None:
 
 
 def _final(error: Exception) -> bool:
-    """A login or request that is refused, and no AMQP.  A broker that reads its journal names no code."""
+    """A login or request that is refused, and no AMQP.  A broker that reads its journal says 320."""
     if isinstance(error, RequestRefused):
-        return bool(error.code)
+        return error.code not in (0, ReplyCode.CONNECTION_FORCED)
     if isinstance(error, BrokerError) and error.code == ReplyCode.NOT_ALLOWED:
         return True
     return isinstance(error, (AuthenticationFailure, ProtocolFailure))

@@ -10,7 +10,9 @@ import pamqp.commands as commands
 import pytest
 
 from qpidd_py.broker.events import KEPT, Events
+from qpidd_py.cli.client_socket import ConnectionClosed, RequestRefused
 from qpidd_py.cli.event_lines import WAIT, Follow, line, wanted
+from qpidd_py.cli.qpid_printevents import _final
 from qpidd_py.management.events import AGAIN, GATHER, LIMIT, SLICE
 from qpidd_py.management.model import Management
 from tests.unit.broker.peer import Peer, Replicated
@@ -265,6 +267,11 @@ def test_a_broker_that_comes_later_is_told_from_its_beginning() -> None:
     follow.down(101, "refused")
     assert follow.request() == {"after": 0, "wait": WAIT}
     assert kinds(follow.answered(200, answer_of("x", 9, (8, 99), (9, 150), missed=7))) == [9], "and nothing older"
+
+
+def test_a_refusal_ends_the_tool_and_a_broker_that_is_not_ready_does_not() -> None:
+    assert _final(RequestRefused("no tag monitoring", 403)) and _final(ConnectionClosed("530", 530))
+    assert not _final(RequestRefused("is reading its journal", 320)) and not _final(ConnectionClosed("aborted"))
 
 
 def test_since() -> None:
