@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from spark_jobs.clocks.segments import Clocks
+from spark_jobs.data import table
 from spark_jobs.messages.survivors import Undone
 from spark_jobs.schema import Event
 from spark_jobs.solve.runs import expand, span
@@ -28,6 +29,7 @@ OF_PRIMARY: Final = ("repl_send", "confirm_sent", "demote", "stop")
 OF_BACKUP: Final = ("repl_recv", "catchup_end")
 SAMPLES: Final = (*OF_PRIMARY, *OF_BACKUP, "backup_lost", "promoted")
 """Kinds of the brokers' rows that say where in its log a broker was."""
+_WORDS: Final = table(__package__, "life")
 
 
 @dataclass(frozen=True)
@@ -171,60 +173,16 @@ def _holding(where: Range, node: str, role: str, rows: Sequence[Event]) -> Holdi
 
 # ---- text ----------------------------------------------------------------------------------------------------------
 
-VERDICTS: Final = {
-    "ok": "sent, confirmed and taken",
-    "recovered": "taken, although its producer was never told that it is safe",
-    "duplicated": "taken more often than it was sent",
-    "lost": "confirmed and never taken; every log that could say otherwise is complete",
-    "unaccounted": "confirmed and not seen again; whether it is lost is not known",
-    "explained": "confirmed and not taken, for a reason",
-    "unexpected": "taken, but never sent",
-    "refused": "refused, so its producer knows",
-    "unknown": "neither confirmed nor seen again: its producer knows nothing",
-}
-CAUSES: Final = {
-    "redelivered": "a delivery was marked as redelivered, which at-least-once allows",
-    "resend": "its producer sent it again after a fail-over, which at-least-once allows",
-    "unmarked": "and no copy was marked: a fault",
-    "return": "it could not be routed",
-    "reject": "a consumer rejected it",
-    "expire": "its time to live was over",
-    "drop": "its queue was full",
-    "dead_letter": "it went to a dead-letter exchange",
-    "purge": "its queue was purged",
-    "queue_dump": "it is still in its queue",
-}
-
 
 def verdict_words(verdict: str, cause: str) -> str:
-    words = VERDICTS.get(verdict, verdict)
-    return f"{verdict}: {words}" + (f": {CAUSES.get(cause, cause)}" if cause else "")
-
-
-_DID: Final = {
-    "publish": "sends it to {queue}",
-    "resend": "sends it again to {queue}",
-    "confirm": "is told that it is safe",
-    "nack": "is told that it was refused",
-    "return": "gets it back: it could not be routed",
-    "deliver": "gets it from {queue}",
-    "ack": "acknowledges it",
-    "reject": "rejects it",
-    "release": "gives it back",
-    "enqueue": "has it in {queue}",
-    "confirm_sent": "confirms it",
-    "expire": "removes it from {queue}: it expired",
-    "drop": "removes it from {queue}: the queue was full",
-    "dead_letter": "moves it from {queue} to the dead letters",
-    "purge": "purges {queue}, with it",
-    "queue_dump": "still has it in {queue}",
-}
+    words = _WORDS["verdicts"].get(verdict, verdict)
+    return f"{verdict}: {words}" + (f": {_WORDS['causes'].get(cause, cause)}" if cause else "")
 
 
 def did(one: LifeMoment, gone: Iterable[Undone] = ()) -> str:
     """`gets it from orders (redelivered; in a run of 12)`; `gone`: removals that did not survive a fail-over."""
     event = one.event
-    text = str(_DID.get(event["kind"], event["kind"])).format(queue=event.get("queue") or "a queue")
+    text = str(_WORDS["did"].get(event["kind"], event["kind"])).format(queue=event.get("queue") or "a queue")
     marks = [name for name in ("redelivered", "resend") if event.get(name) and event["kind"] != name]
     if event.get("last_pos") is not None:
         marks.append(f"position {sequence(event)}")

@@ -78,7 +78,7 @@ def notes_of(found: Almanac, cluster: str) -> list[Row]:
 def read(text: Text, cluster: str, found: Almanac, zones: Mapping[str, str], covers: Sequence[Cover]) -> Read:
     context = Context(cluster, text.node, text.mtime, _zone(text, found, zones), found)
     counted = _Counted(text.lines())
-    rows = list(detect.parser(text.kind).parse_file(text.name, counted, context))
+    rows = list(detect.PARSERS[text.kind](text.name, counted, context))
     kept = [row for row in rows if not covered(row, covers)]
     times = [row["ts_wall"] for row in kept if row.get("ts_wall") is not None]
     return Read(kept, context.tally, counted.octets, len(rows) - len(kept), times)

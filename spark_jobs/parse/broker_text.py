@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import PurePosixPath
 from typing import Final
 
+from spark_jobs.data import table
 from spark_jobs.parse.context import Context, torn
 from spark_jobs.schema import KINDS, Event
 
@@ -28,71 +29,9 @@ _SYSTEM: Final = re.compile(r"(?:^|\s|: )(Broker running on|stopping:) (.+)$")
 _REFUSED: Final = re.compile(r"\bSIG[A-Z]+ is refused: (.+); a second signal within ")
 _SUPERVISOR: Final = re.compile(r" ([a-z_]+): (.+)$")
 
-_HA: Final = tuple(
-    (re.compile(pattern), kind, fixed)
-    for pattern, kind, fixed in (
-        (rf"(?P<old>{_STATE}) -> (?P<new>{_STATE}): (?P<reason>.+)$", "state", {}),
-        (r"promoted: primary of epoch (?P<term>\d+) at (?P<last_pos>\d+\.\d+)$", "promoted", {}),
-        (r"backup (?P<peer>\S+) is ready$", "membership", {"result": "ready"}),
-        (
-            r"(?P<peer>\S+) is no longer in-sync; set version (?P<attrs_version>\d+)$",
-            "membership",
-            {"result": "removed"},
-        ),
-        (
-            r"backup (?P<peer>\S+) is late: (?P<reason>.+); it leaves the in-sync set$",
-            "backup_late",
-            {"result": "begun"},
-        ),
-        (
-            r"backup (?P<peer>\S+) may return to the in-sync set: (?P<reason>.+)$",
-            "backup_late",
-            {"result": "ended"},
-        ),
-        (r"backup (?P<peer>\S+) is lost: (?P<reason>.+)$", "backup_lost", {}),
-        (r"the link to the primary (?P<peer>\S+) is lost: (?P<reason>.+)$", "primary_lost", {}),
-        (r"deposed: (?P<reason>.+)$", "demote", {}),
-        (r"this process did not run for (?P<reason>[\d.]+ s)$", "resumed", {"result": "begun"}),
-        (r"stepping down: (?P<reason>.+)$", "demote", {}),
-        (r"isolated: (?P<reason>.+); clients are closed$", "isolated", {"result": "begun"}),
-        (r"no longer isolated: ", "isolated", {"result": "ended"}),
-        (r"relocation to (?P<peer>\S+) begins$", "relocate", {"result": "begin"}),
-        (r"relocation to (?P<peer>\S+) failed: (?P<reason>.+)$", "relocate", {"result": "failed"}),
-        (r"relocated to (?P<peer>\S+)$", "relocate", {"result": "done"}),
-        (r"stopping although (?P<reason>.+)$", "stop_request", {"result": "warned"}),
-        (
-            r"salvage: (?P<attrs_count>\d+) messages that (?P<peer>\S+) does not have are put aside in "
-            r"(?P<attrs_file>\S+)",
-            "salvage",
-            {"result": "written"},
-        ),
-        (
-            r"salvage: (?P<attrs_count>\d+) messages that (?P<peer>\S+) does not have are lost",
-            "salvage",
-            {"result": "lost"},
-        ),
-        (
-            r"it does not join (?P<peer>[^:]+): what only it may hold cannot be written to a salvage file "
-            r"\((?P<reason>.+)\);",
-            "salvage",
-            {"result": "failed"},
-        ),
-    )
-)
+_TABLES: Final = table(__package__, "broker_text")
+_HA: Final = tuple((re.compile("".join(pattern)), kind, dict(*more)) for kind, pattern, *more in _TABLES["ha"])
 _USUAL: Final = frozenset({"/", "var", "log", "logs", "lib", "qpidd"})
-_NOTES: Final = {
-    "state": r"(?P<peer>\S+) is (?P<new>\w+) \(was (?P<old>\w+)\), epoch (?P<term>\d+)",
-    "start": r"(?P<peer>\S+) started, pid (?P<attrs_pid>\d+)",
-    "starting": r"(?P<peer>\S+) is started: (?P<reason>.+)$",
-    "exit": r"(?P<peer>\S+) ended: (?P<reason>.+), after [\d.]+ s$",
-    "promote_request": r"promoting (?P<peer>\S+): ",
-    "promoted": r"(?P<peer>\S+) is promoted, (?P<attrs_ms>[\d.]+) ms after: (?P<reason>.+)$",
-    "election": r"a primary is wanted: (?P<reason>.+)$",
-    "hung": r"(?P<peer>\S+) hangs",
-    "awake": r"(?P<peer>\S+) answers again after (?P<attrs_seconds>[\d.]+) s",
-    "restart_planned": r"(?P<peer>\S+) will be restarted in (?P<attrs_delay>[\d.]+) s",
-}
-"""What the supervisor's lines name in addition to their kind."""
 
 
 def parse_file(name: str, lines: Iterable[bytes], context: Context) -> Iterator[Event]:
@@ -137,7 +76,7 @@ def note(message: str) -> Event | None:
     match = _SUPERVISOR.match(message)
     if match is None or match[1] not in KINDS.get("qpid-cluster", ()):
         return None
-    named = re.match(_NOTES.get(match[1], ""), match[2])
+    named = re.match(_TABLES["notes"].get(match[1], ""), match[2])
     event: Event = _filled(match[1], named) if named is not None else {"kind": match[1]}
     attrs = {**event.get("attrs", {}), "text": match[2]}
     return {**event, "source": "qpid-cluster", "attrs": attrs}

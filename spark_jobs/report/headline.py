@@ -65,7 +65,8 @@ def title(incident: Row) -> str:
 def what(document: Document) -> str:
     incident = document["incident"]
     old = f"the primary {incident['old_primary']}" if incident["old_primary"] else "the primary"
-    happened = _HAPPENED.get(incident["type"], "{old} was lost, and no log says how").format(old=old)
+    known: dict[str, str] = words.WORDS["happened"]
+    happened = known.get(incident["type"], "{old} was lost, and no log says how").format(old=old)
     if incident["type"] in words.STAYED:
         return _sentence(happened, incident["why"] or "")
     new = incident["new_primary"]
@@ -93,20 +94,6 @@ def _reason(incident: Row) -> str:
         if text.startswith(prefix):
             return text.removeprefix(prefix).strip(" :").removeprefix("(").removesuffix(")")
     return text
-
-
-_HAPPENED: Final = {
-    "crash": "The node of {old} was lost",
-    "kill": "The process of {old} died, its node lived",
-    "power-loss": "{old} and other brokers were down at one moment, and came back with their journals",
-    "hang": "{old} hung",
-    "partition": "{old} was cut off from the others",
-    "controller": "The cluster software on the node of {old} failed",
-    "fencing": "The node of {old} was fenced",
-    "planned": "{old} was asked to hand over",
-    "no-failover": "No fail-over",
-    "false-alarm": "A false alarm",
-}
 
 
 def _sentence(text: str, reason: str) -> str:
@@ -270,23 +257,12 @@ def messages(total: Row) -> str:
     if is_empty(total):
         return "No message was sent."
     found = [f"{number(total['lost'])} lost"]
-    found += [f"{total[name]} {words_}" for name, words_ in _COUNTS if total.get(name)]
+    found += [f"{total[name]} {words_}" for name, words_ in words.WORDS["counts"].items() if total.get(name)]
     return f"Of {plural(total['confirmed'], 'confirmed message')}: {', '.join(found)}."
 
 
 def is_empty(total: Row) -> bool:
     return not any(total.get(name) for name in ("attempts", "confirmed", "ok", "unexpected"))
-
-
-_COUNTS: Final = (
-    ("unaccounted", "unaccounted for (the logs do not say)"),
-    ("explained", "gone for a reason that is known"),
-    ("unmarked", "duplicated without a mark"),
-    ("redelivered", "delivered again and marked so"),
-    ("resend", "duplicated because they were sent again"),
-    ("unexpected", "that no known client has sent"),
-    ("recovered", "delivered although never confirmed"),
-)
 
 
 # ---- redundancy -----------------------------------------------------------------------------------------------------

@@ -143,40 +143,18 @@ def moments(document: Row) -> list[Moment]:
 def _text(event: Row | None, what: str) -> str:
     if event is not None:
         return words.sentence(event)
-    for prefix, text in _SAID.items():
+    for prefix, text in words.WORDS["said"].items():
         if what.startswith(prefix):
-            return text.format(what.removeprefix(prefix))
+            return str(text).format(what.removeprefix(prefix))
     return words.plain(what)
-
-
-_SAID: Final = {
-    "answer to ": "client {} was answered, for the last time before it stood still",
-    "client ": "client {} goes on",
-    "token ": "the token was still there ({} before it was missed)",
-    "monitor every ": "the monitor before was good (one every {})",
-}
 
 
 # ---- marks and bars of the lanes ------------------------------------------------------------------------------------
 
-_SHAPES: Final = {
-    **dict.fromkeys(("token_lost", "token_warning", "no_links", "link_down", "leave_missed", "sched_pause"), "token"),
-    **dict.fromkeys(("membership", "quorum", "quorum_state", "peer_state"), "ring"),
-    **dict.fromkeys(("will_fence", "fence_request", "fence_op_done", "self_fenced", "fenced_self"), "fencing"),
-    **dict.fromkeys(("exit", "kill", "hung", "primary_lost", "backup_lost", "isolated", "daemon_exit"), "bad"),
-    **dict.fromkeys(("op_unexpected", "refused", "no_primary", "torn", "lines_dropped"), "bad"),
-    **dict.fromkeys(("promoted", "demote", "promote_request", "election", "relocate"), "role"),
-    **dict.fromkeys(("start", "backup_connected", "catchup_end", "awake", "adopted"), "good"),
-}
-SHAPES: Final = {
-    "token": "token, links",
-    "ring": "ring, quorum, peers",
-    "fencing": "fencing",
-    "role": "promotion, demotion",
-    "good": "came up, connected, done",
-    "bad": "went wrong, was lost",
-    "note": "other",
-}
+_MARKS: Final[dict[str, tuple[str, str, str]]] = words.WORDS["marks"]
+_SHAPES: Final = {kind: name for name, (_, _, kinds) in _MARKS.items() for kind in kinds.split()}
+SHAPES: Final = {name: text for name, (text, _, _) in _MARKS.items()}
+PATHS: Final = {name: path for name, (_, path, _) in _MARKS.items()}
 _DRAWN_AS_BANDS: Final = ("state", "log_end", "fsa", "plan", "initiate", "op_confirmed", "fence_notify", "claim")
 ROWS: Final = {
     "ring": "Corosync",

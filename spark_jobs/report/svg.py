@@ -7,7 +7,7 @@ Lane names stand at the left; on a phone above the lanes.  A drawing is text, pa
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from spark_jobs.report import bands, lanes, scene, words
 from spark_jobs.report.axis import Axis
@@ -134,16 +134,6 @@ def _lines(canvas: Canvas, moments: Iterable[scene.Moment], top: float) -> list[
 
 # ---- small things ---------------------------------------------------------------------------------------------------
 
-_SHAPES: Final = {
-    "token": "M0-4.5L4.5 3.5H-4.5Z",
-    "ring": "M0-5L5 0L0 5L-5 0Z",
-    "fencing": "M-1.6-5H1.6V-1.6H5V1.6H1.6V5H-1.6V1.6H-5V-1.6H-1.6Z",
-    "good": "M0-4A4 4 0 1 1 0 4A4 4 0 1 1 0-4Z",
-    "bad": "M-4.6-3L-3-4.6L0-1.6L3-4.6L4.6-3L1.6 0L4.6 3L3 4.6L0 1.6L-3 4.6L-4.6 3L-1.6 0Z",
-    "role": "M0-5.5L1.5-1.8L5.4-1.7L2.3.8L3.3 4.6L0 2.3L-3.3 4.6L-2.3.8L-5.4-1.7L-1.5-1.8Z",
-    "note": "M-1-4H1V4H-1Z",
-}
-
 
 def patterns(prefix: str) -> Markup:
     """Patterns and marks, which a drawing refers to."""
@@ -162,7 +152,7 @@ def patterns(prefix: str) -> Markup:
         f'<pattern id="{prefix}-net" width="6" height="6" {slanted}>'
         '<path d="M1 0V6M0 1H6" class="l-back" stroke-width=".9" stroke-opacity=".6"/></pattern>',
     ]
-    found += [f'<path id="{prefix}-{name}" d="{path}"/>' for name, path in _SHAPES.items()]
+    found += [f'<path id="{prefix}-{name}" d="{path}"/>' for name, path in scene.PATHS.items()]
     return shape("defs", Markup("".join(found)))
 
 

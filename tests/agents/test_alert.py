@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from spark_jobs import schema
-from spark_jobs.parse import broker_json
+from spark_jobs.parse import event_json
 from spark_jobs.parse.collapse import per_node
 from spark_jobs.parse.context import Context
 from spark_jobs.parse.detect import detect
@@ -38,7 +38,7 @@ def events(file: Path) -> list[dict[str, Any]]:
     written = [json.loads(line) for line in lines]
     assert [schema.faults(event) for event in written] == [[]] * len(written)
     context = Context()
-    found = list(broker_json.parse_file(file.name, lines, context))
+    found = list(event_json.parse_file(file.name, lines, context, "broker"))
     assert not context.tally.unknown and len(found) == len(written)
     return found
 

@@ -112,6 +112,11 @@ def test_the_page_of_the_api_is_there(tree: Path) -> None:
     assert {path.suffix for path in page.iterdir() if path.is_file()} == {".py", ".html", ".css", ".js"}
 
 
+def test_the_tables_of_words_of_the_jobs_are_there(tree: Path) -> None:
+    jobs = site_packages(tree) / "spark_jobs"
+    assert (jobs / "report/words.toml").exists() and (jobs / "report/page.css").exists()
+
+
 def test_modules_are_compiled(tree: Path) -> None:
     """The user who runs the tools cannot write there; `qpid-ha` would compile everything at each call."""
     modules = [*site_packages(tree).rglob("*.py"), *(tree / "usr/lib/ocf/lib/qpid").rglob("*.py")]

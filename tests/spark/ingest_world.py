@@ -125,7 +125,7 @@ def _cluster(cluster: str, files: list[tuple[str, str, list[bytes]]]) -> list[tu
     done = []
     for name, kind, lines in sorted(files, key=lambda file: not file[1].endswith("_json")):
         context = Context(cluster=cluster, mtime=MODIFIED, almanac=found)
-        done.append((name, context.tally, list(detect.parser(kind).parse_file(name, lines, context))))
+        done.append((name, context.tally, list(detect.PARSERS[kind](name, lines, context))))
     covers = _covers([row for _, _, rows in done for row in rows if row["source"] in ("broker", "qpid-cluster")], files)
     json_files = {name for name, kind, _ in files if kind.endswith("_json")}
     return [

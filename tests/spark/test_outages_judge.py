@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import client_lib.events
-from spark_jobs.parse import client_json
+from spark_jobs.parse import event_json
 from spark_jobs.parse.context import Context
 from testkit.library_events import outage as longest_pause
 from tests.spark.outages_judge import Outage, Union, Windows, merged, sweep
@@ -373,5 +373,5 @@ def busy_seconds(dead: tuple[int, int]) -> list[tuple[int, str, str, int]]:
 def read(directory: Path) -> list[Row]:
     rows: list[Row] = []
     for path in sorted(directory.rglob("*.jsonl")):
-        rows += client_json.parse_file(path.name, path.read_bytes().splitlines(keepends=True), Context())
+        rows += event_json.parse_file(path.name, path.read_bytes().splitlines(keepends=True), Context(), "client")
     return rows

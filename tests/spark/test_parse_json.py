@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.parse import broker_json, client_json
 from spark_jobs.parse.context import Context, Tally
+from spark_jobs.parse.detect import PARSERS
 from spark_jobs.parse.event_json import split_id
 
 BROKER = {
@@ -26,9 +26,9 @@ def line(event: Any) -> bytes:
     return json.dumps(event).encode() + b"\n"
 
 
-def read(*lines: bytes, module: Any = broker_json, context: Context | None = None) -> tuple[list[dict], Tally]:
+def read(*lines: bytes, parser: str = "broker_json", context: Context | None = None) -> tuple[list[dict], Tally]:
     context = context or Context()
-    return list(module.parse_file("n1/x.jsonl", lines, context)), context.tally
+    return list(PARSERS[parser]("n1/x.jsonl", lines, context)), context.tally
 
 
 def test_a_line_becomes_a_row_with_its_place() -> None:
@@ -38,7 +38,7 @@ def test_a_line_becomes_a_row_with_its_place() -> None:
 
 
 def test_a_run_stays_one_row_and_names_its_messages() -> None:
-    (row,), tally = read(line(RUN), module=client_json)
+    (row,), tally = read(line(RUN), parser="client_json")
     assert (row["producer"], row["pub_first"], row["pub_last"]) == ("p1", 5, 9)
     assert row["attrs"] == RUN["attrs"] and tally.faulty == 0
 
@@ -97,7 +97,7 @@ def test_a_line_that_is_no_event_is_counted_and_named(text: bytes) -> None:
 
 def test_a_torn_last_line_is_a_row_that_knows_whose_it_was() -> None:
     torn = line(RUN)[:69]
-    rows, tally = read(line(RUN), torn, module=client_json)
+    rows, tally = read(line(RUN), torn, parser="client_json")
     assert rows[1] == {
         "kind": "torn", "source": "client", "cluster": "c", "node": "h1", "proc": "p1:7:ab", "boot_id": "b",
         "client_id": "p1", "attrs": {"octets": "69"}, "file": "n1/x.jsonl", "line_no": 2, "raw": torn.decode(),
@@ -106,8 +106,8 @@ def test_a_torn_last_line_is_a_row_that_knows_whose_it_was() -> None:
 
 
 def test_a_file_that_is_one_torn_line_has_the_source_of_its_parser() -> None:
-    for module, source in ((broker_json, "broker"), (client_json, "client")):
-        (row,), _ = read(b'{"seq":1,"ts_w', module=module)
+    for parser, source in (("broker_json", "broker"), ("client_json", "client")):
+        (row,), _ = read(b'{"seq":1,"ts_w', parser=parser)
         assert (row["kind"], row["source"]) == ("torn", source)
 
 
@@ -130,7 +130,7 @@ def test_a_line_that_was_appended_to_a_torn_one_is_found() -> None:
 
 
 def test_an_appended_run_is_found_although_it_has_an_object_inside() -> None:
-    rows, tally = read(line(BROKER)[:40] + line(RUN), module=client_json)
+    rows, tally = read(line(BROKER)[:40] + line(RUN), parser="client_json")
     assert [row["kind"] for row in rows] == ["torn", "publish"] and rows[1]["pub_last"] == 9
     assert tally.torn == 1 and tally.faulty == 0
 
@@ -147,7 +147,7 @@ def test_a_kind_of_a_newer_writer_is_kept_and_counted() -> None:
 
 def test_a_run_that_contradicts_itself_is_one_message_and_a_fault() -> None:
     for last in ("p2:9", "p1:3", "p1:x"):
-        (row,), tally = read(line({**RUN, "attrs": {"last": last}}), module=client_json)
+        (row,), tally = read(line({**RUN, "attrs": {"last": last}}), parser="client_json")
         assert (row["pub_first"], row["pub_last"]) == (5, 5) and tally.faulty == 1
 
 

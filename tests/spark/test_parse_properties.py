@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_jobs.parse import corosync, crm_mon, pacemaker, syslog
 from spark_jobs.parse.almanac import almanac
 from spark_jobs.parse.collapse import per_node
 from spark_jobs.parse.context import Context, Tally
+from spark_jobs.parse.detect import PARSERS
 from spark_jobs.parse.lines import parse_file
 from spark_jobs.parse.survey import survey
 from tests.spark.parse_lab import almanac_of, lab_almanac, lab_events, lab_files, parsed, wrong
@@ -47,12 +47,12 @@ LINES = st.lists(
 )
 
 
-@pytest.mark.parametrize("module", [pacemaker, corosync, syslog, crm_mon])
+@pytest.mark.parametrize("parser", ["pacemaker", "corosync", "syslog", "crm_mon"])
 @given(lines=LINES)
 @settings(max_examples=few(150))
-def test_no_line_raises(module, lines):
+def test_no_line_raises(parser, lines):
     tally = Tally()
-    events = list(module.parse_file("x.log", lines, Context(tally=tally, node="n", mtime=1795226106333001)))
+    events = list(PARSERS[parser]("x.log", lines, Context(tally=tally, node="n", mtime=1795226106333001)))
     assert wrong(events) == []
     assert tally.events == len(events)
     assert tally.lines == len(lines)

@@ -25,7 +25,7 @@ from spark_jobs.clocks import estimate as clocks
 from spark_jobs.clocks import pairs as clock_pairs
 from spark_jobs.parse import broker_text
 from spark_jobs.parse.context import Context, Tally
-from spark_jobs.parse.detect import detect, parser
+from spark_jobs.parse.detect import PARSERS, detect
 from tests.spark.messages_judge import expanded, judge
 from tests.support import programs
 from tests.support.process import BrokerProcess, HeldPort
@@ -43,7 +43,7 @@ def segments(directory: Path) -> tuple[list[dict[str, Any]], Tally]:
             kind = detect(file.name, file.head())
             if kind in ("broker_json", "client_json"):
                 context = Context()
-                rows += parser(kind).parse_file(file.name, file.lines(), context)
+                rows += PARSERS[kind](file.name, file.lines(), context)
                 tally.add(context.tally)
         assert not bundle.refused
     return rows, tally

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from spark_jobs import schema
-from spark_jobs.parse import client_json
+from spark_jobs.parse import event_json
 from spark_jobs.parse.context import Context
 from testkit import record
 from testkit.judge import History
@@ -77,7 +77,7 @@ def test_the_same_counts_as_the_checker(seed):
     for client in ("p", "c"):
         events = client_events.converted([one for one in history if one["client"] == client], drained)
         lines = [json.dumps(event).encode() + b"\n" for event in events]
-        rows += client_json.parse_file(f"{client}.jsonl", lines, Context())
+        rows += event_json.parse_file(f"{client}.jsonl", lines, Context(), "client")
     found = judge(rows)
     assert (found.attempts, found.confirmed, found.ok) == (own.attempted, own.confirmed, own.received)
     assert (found.lost, found.unaccounted, found.recovered) == (own.lost, own.unaccounted, own.recovered)

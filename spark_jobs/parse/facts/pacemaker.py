@@ -1,4 +1,4 @@
-"""Facts in the texts of Pacemaker's daemons, 1.1 to 3.0 (pure): the table of kinds.
+"""Facts in the texts of Pacemaker's daemons, 1.1 to 3.0 (pure): `pacemaker.toml` has the kinds.
 
 Both wordings of a fact give the same columns:
 
@@ -17,8 +17,9 @@ once, and a fencing's result that came when another one had been told.
 from __future__ import annotations
 
 import re
+from typing import Final
 
-from spark_jobs.parse.facts.rules import Fact, Rule, read, role, rule, split_op
+from spark_jobs.parse.facts.rules import Fact, Finish, read, role, rules, split_op
 
 _UNSET = ("(unset)", "(null)")
 _CODES = {"0": "ok", "1": "error", "7": "not running", "8": "promoted", "9": "promoted (failed)"}
@@ -29,8 +30,6 @@ _RESULTS = {
     "failed in promoted role": "promoted (failed)",
 }
 """Names of 2.0 and 3.0 that 2.1 has others for; 3.0 begins its names with a capital."""
-_HOW = r"(?P<fence>reboot|off|poweroff)"
-_VERBS = "Fence|Shutdown|Promote|Re-promote|Demote|Recover|Restart|Reload|Stop|Start|Move|Migrate"
 _OPERATORS = re.compile(r"standby|cli-(?:prefer|ban|standby)|maintenance|shutdown")
 _NODES = re.compile(r"\((?P<places>[^()]*)\)\s*(?P<reason>.*)$")
 
@@ -150,219 +149,19 @@ def _exited(fact: Fact) -> None:
     fact.columns["result"] = re.sub(r"^(?:exited|terminated) with ", "", fact.columns["result"]).rstrip(".")
 
 
-_EVERYBODY = (
-    rule(
-        "peer_state",
-        " state is now ",
-        r"(?:\w+: )?Node (?P<peer>[^\s\[]+)(?:\[\d+\] -)? state is now (?P<new>\w+)(?: \(was (?P<old>\w+)\))?",
-        previous="old",
-        source="origin",
-    ),
-)
-_CONTROLD = (
-    *_EVERYBODY,
-    rule("fsa", "State transition ", r"State transition (?P<old>S_\w+) -> (?P<new>S_\w+)", None, input="reason"),
-    rule("quorum", "uorum ", r"(?:Membership \d+: q|Q)uorum (?P<new>acquired|lost)\b"),
-    rule(
-        "op_unexpected",
-        "): expected '",
-        r"Transition (?P<trans>-?\d+) action (?P<action>-?\d+) \((?P<op>\S+) on (?P<target>\S+)\): "
-        r"expected '(?P<want>[^']*)' but got '(?P<result>[^']*)'",
-        _result,
-    ),
-    rule(
-        "op_unexpected",
-        " failed (target: ",
-        r"Action (?P<action>\d+) \((?P<op>\S+)\) on (?P<target>\S+) failed "
-        r"\(target: (?P<want>\S+) vs\. rc: (?P<rc>\d+)\)(?:: (?P<result>[^|]*))?",
-        _result,
-    ),
-    rule(  # of 1.1: it does not say where
-        "op_unexpected",
-        "Detected action (",
-        r"Detected action \((?P<trans>-?\d+)\.(?P<action>-?\d+)\) (?P<op>\S+)\.(?P<call>-?\d+)="
-        r"(?P<result>[^:|]*): failed",
-        _result,
-    ),
-    rule(
-        "op_confirmed",
-        ") confirmed: ",
-        r"Transition (?P<trans>-?\d+) action (?P<action>\d+) \((?P<op>\S+) on (?P<target>\S+)\) confirmed: "
-        r"(?P<result>[^|]*)",
-        _result,
-    ),
-    rule(
-        "op_confirmed",
-        ") confirmed on ",
-        r"Action (?P<op>\S+) \((?P<action>\d+)\) confirmed on (?P<target>\S+) \(rc=(?P<rc>\d+)\)",
-        _result,
-    ),
-    rule(
-        "abort",
-        " aborted",
-        r"Transition (?:(?P<trans>-?\d+) )?aborted(?: by (?P<by>.+?))?: (?P<reason>[^|]*)",
-        _abort,
-        source="origin",
-    ),
-    rule(
-        "graph",
-        "Processing graph ",
-        r"Processing graph (?P<trans>\d+) \(ref=(?P<ref>[^)]+)\)(?: derived from (?P<pe>\S+))?",
-    ),
-    rule(
-        "initiate",
-        "Initiating ",
-        r"Initiating (?P<task>\S+) operation (?P<op>\S+) (?P<local>locally )?on (?P<target>\S+)"
-        r"(?: without waiting)?(?: \| action (?P<action>\d+))?",
-        _operation,
-    ),
-    rule(
-        "op_request",
-        "Requesting local execution of ",
-        r"Requesting local execution of (?P<task>\S+) operation for (?P<resource>\S+) on (?P<target>\S+)"
-        r"(?: \| transition(?:_key=| )(?P<action>\d+):(?P<trans>-?\d+):(?P<target_rc>\d+):(?P<uuid>\S+))?",
-        _keyed,
-    ),
-    rule(
-        "op_request",
-        "Performing key=",
-        r"Performing key=(?P<action>\d+):(?P<trans>-?\d+):(?P<target_rc>\d+):(?P<uuid>\S+) op=(?P<op>\S+)",
-        _operation,
-    ),
-    rule(
-        "initiate",
-        "Initiating action ",
-        r"Initiating action (?P<action>\d+): (?P<task>\S+) (?P<op>\S+) on (?P<target>\S+)",
-        _operation,
-    ),
-    rule(
-        "op_result",
-        "peration ",
-        r"(?:LRM o|O)peration (?P<op>\w\S*_\d+)(?: \(call=\d+, (?:rc=(?P<rc>\d+)|status=)[^)]*\) |: )"
-        r"(?P<result>[A-Za-z][^(|]*)"
-        r"(?:\(node=(?P<target>[^,)\s]+)[^)]*\))?",
-        _result,
-    ),
-    rule(
-        "op_result",
-        "Result of ",
-        r"Result of (?P<task>\S+) operation for (?P<resource>\S+) on (?P<target>\S+): (?P<result>[^|]*)",
-        _result,
-    ),
-    rule(
-        "fence_request",
-        "Requesting fencing ",
-        rf"Requesting fencing \({_HOW}\) (?:of|targeting) node (?P<peer>\S+)",
-    ),
-    rule("fence_request", " fencing operation ", rf"Executing {_HOW} fencing operation \(\d+\) on (?P<peer>\S+)"),
-    rule(
-        "fence_notify",
-        " terminated (",
-        rf"Peer (?P<peer>\S+) was (?P<negated>not )?terminated \({_HOW}\) by (?P<by>\S+(?: \w+)?) "
-        r"(?:on behalf of|for) (?P<client>[^:]+): (?P<result>[^|]*?)(?: \(ref=(?P<ref>[^)]+)\).*)?(?: \||$)",
-        _fenced,
-    ),
-    rule("self_fenced", "allegedly", r"We were allegedly just fenced by (?P<by>\S+) for (?P<origin>.*?)!"),
-)
-_SCHEDULERD = (
-    *_EVERYBODY,
-    rule(
-        "sched_failed_op",
-        "Unexpected result (",
-        r"Unexpected result \((?P<result>.*?)\) was recorded for (?P<task>\S+) of (?P<resource>\S+) on (?P<target>\S+)"
-        r"(?: at (?P<at>[^|]*))?",
-        _operation,
-        id="failure",
-    ),
-    rule(
-        "sched_failed_op",
-        "Processing failed ",
-        r"Processing failed (?:op )?(?P<task>\S+) (?:of|for) (?P<resource>\S+) on (?P<target>[^\s:]+): "
-        r"(?P<result>[^|]*)",
-        _operation,
-        id="failure",
-    ),
-    rule(
-        "will_fence",
-        " will be fenced",
-        r"(?:(?:Cluster|Remote|Guest) node |Node )?(?P<peer>\S+) will be fenced(?: because |: | \()(?P<reason>[^|]*)",
-    ),
-    rule("will_fence", " for STONITH", r"Scheduling Node (?P<peer>\S+) for STONITH"),
-    rule("plan", " ", rf"(?:Actions:|\*)\s+(?P<verb>{_VERBS})\s+(?P<rest>.*)$", _plan),
-    rule("plan", "(", rf"(?P<verb>{_VERBS})\s+(?P<rest>\S+\s+\(.*)$", _plan),
-    rule(
-        "calculated",
-        "Calculated ",
-        r"Calculated [tT]ransition (?P<trans>\d+)(?: \(with (?P<severity>\w+)\))?"
-        r"(?:(?:, saving inputs in |: )(?P<pe>\S+))?",
-    ),
-)
-_FENCED = (
-    *_EVERYBODY,
-    rule(  # the controller says so itself
-        "fence_request",
-        " wants to fence ",
-        rf"Client (?P<client>(?!pacemaker-controld|crmd)\S+) wants to fence \({_HOW}\) '?(?P<peer>[^\s']+)'?",
-    ),
-    rule("fence_device", "Added '", r"Added '(?P<device>[^']+)' to (?:the )?device list"),
-    rule(
-        "fence_delay",
-        "Delaying ",
-        r"Delaying '?(?P<fence>\w+)'?(?: action)?(?: targeting (?P<peer>\S+))? (?:on|using) (?P<device>\S+) "
-        r"for (?P<delay>[\d.]+m?s)",
-    ),
-    rule(
-        "fence_op_done",
-        "Operation ",
-        rf"Operation '?{_HOW}'? (?:targeting|of) (?P<peer>\S+) (?:by|on) (?P<by>\S+(?: \w+)?) "
-        r"for (?P<client>[^\s:]+)(?: \(merged\))?: (?!Result arrived too late)(?P<result>[^|]*)",
-        _fenced,
-    ),
-)
-_ATTRD = (
-    *_EVERYBODY,
-    rule(
-        "attr",
-        "Setting ",
-        r"Setting (?P<name>\S+?)\[(?P<target>[^\]]+)\](?: in (?P<set>\S+))?: (?P<old>.*?) -> (?P<new>.*?)"
-        r"(?: \|)? from (?P<writer>\S+)",
-        _attribute,
-    ),
-)
-_PACEMAKERD = (
-    *_EVERYBODY,
-    rule(
-        "daemon_exit",
-        "pacemaker-",
-        r"(?:Subdaemon )?(?P<child>pacemaker-\w+)\[(?P<child_pid>\d+)\] (?:is )?"
-        r"(?P<result>exited with status (?!0\b)[^|]*|terminated with signal [^|]*|unresponsive(?=.* killed\b))",
-        _exited,
-    ),
-    rule(
-        "daemon_exit",
-        " process ",
-        r"(?:The|Child process) (?P<child>[\w-]+) (?:process )?\((?P<child_pid>\d+)\) "
-        r"(?P<result>terminated with [^|]*|exited(?!: OK)[^|]*|can no longer be respawned)",
-        _exited,
-    ),
-    rule(
-        "daemon_exit",
-        " had fatal failure",
-        r"Shutting cluster down because (?P<child>[\w-]+)\[(?P<child_pid>\d+)\] had (?P<result>fatal failure)",
-    ),
-    rule("stop_request", "Shutting down Pacemaker", r"Shutting down Pacemaker"),
-    rule("start", "Starting Pacemaker ", r"Starting Pacemaker (?P<version>\S+)"),
-    rule("stopped", "Shutdown complete", r"Shutdown complete"),
-)
-RULES: dict[str, tuple[Rule, ...]] = {
-    "pacemaker-controld": _CONTROLD,
-    "pacemaker-schedulerd": _SCHEDULERD,
-    "pacemaker-fenced": _FENCED,
-    "pacemaker-attrd": _ATTRD,
-    "pacemakerd": _PACEMAKERD,
+_FINISHERS: Final[dict[str, Finish]] = {
+    "operation": _operation,
+    "keyed": _keyed,
+    "result": _result,
+    "plan": _plan,
+    "attribute": _attribute,
+    "abort": _abort,
+    "fenced": _fenced,
+    "exited": _exited,
 }
+_RULES: Final = rules("pacemaker", _FINISHERS)
 
 
 def fact_of(daemon: str, body: str) -> Fact | None:
     """What a line of one of Pacemaker's daemons says; None if it is none of the kinds."""
-    return read(RULES.get(daemon, _EVERYBODY), body)
+    return read((*_RULES["everybody"], *_RULES.get(daemon, ())), body)

@@ -7,9 +7,11 @@ file log has `key=value` pairs, which go to `attrs`, too; syslog cuts them off.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
+from spark_jobs.data import table
 from spark_jobs.schema import Event
 
 COLUMNS = ("peer", "old", "new", "reason", "result")
@@ -73,8 +75,14 @@ class Rule:
         return fact
 
 
-def rule(kind: str, needle: str, pattern: str, finish: Finish | None = None, **renames: str) -> Rule:
-    return Rule(kind, needle, re.compile(pattern), finish, tuple(renames.items()))
+def rules(name: str, finishers: Mapping[str, Finish] = MappingProxyType({})) -> dict[str, tuple[Rule, ...]]:
+    """Of NAME.toml, by whose they are; `finishers`: by their names there."""
+
+    def made(kind: str, needle: str, pattern: list[str], finish: str = "", renames: Mapping[str, str] = {}) -> Rule:
+        finisher = finishers[finish] if finish else None
+        return Rule(kind, needle, re.compile("".join(pattern)), finisher, tuple(renames.items()))
+
+    return {whose: tuple(made(*one) for one in of) for whose, of in table(__package__, name).items()}
 
 
 def _to_columns(fact: Fact) -> None:

@@ -28,7 +28,7 @@ def events(files: Files, zones: Mapping[str, str] | None = None, modified: int =
     rows: list[Event] = []
     for name, kind in kinds.items():
         assert kind is not None, name
-        rows += detect.parser(kind).parse_file(name, files[name], Context(cluster="made", almanac=found))
+        rows += detect.PARSERS[kind](name, files[name], Context(cluster="made", almanac=found))
     return rows
 
 
