@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from spark_jobs.data import table
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
@@ -41,70 +43,26 @@ class Column:
 
 
 TEXTS = "map<string,string>"
-COLUMNS = (
-    Column("cluster", "string", "name of the cluster; empty if no source names it"),
-    Column("node", "string", "machine or broker that wrote it"),
-    Column("source", "string", "one of KINDS"),
-    Column("proc", "string", "the life of one process: seq is without gaps in it"),
-    Column("boot_id", "string", "of the machine's boot: CLOCK_MONOTONIC begins anew with it"),
-    Column("seq", "bigint", "from 1, without gaps: a gap is a lost line"),
-    Column("ts_wall", "bigint", "us since 1970 UTC, as written"),
-    Column("ts_mono", "bigint", "us of CLOCK_MONOTONIC"),
-    Column("ts_res", "int", "resolution of ts_wall in us"),
-    Column("kind", "string", "one of KINDS"),
-    Column("term", "bigint", "epoch of the promotion"),
-    Column("queue", "string", ""),
-    Column("first_pos", "bigint", "position in the log, inclusive"),
-    Column("last_pos", "bigint", "position in the log, inclusive"),
-    Column("peer", "string", "the other one: broker, node or address"),
-    Column("client_id", "string", ""),
-    Column("conn_id", "string", "one connection of a client"),
-    Column("channel", "string", ""),
-    Column("msg_id", "string", "PRODUCER:NUMBER, of the first message if the row is a run"),
-    Column("old", "string", "state or value before"),
-    Column("new", "string", "state or value after"),
-    Column("reason", "string", ""),
-    Column("result", "string", ""),
-    Column("resend", "boolean", "sent before, and not confirmed"),
-    Column("redelivered", "boolean", "handed out before, and not acknowledged"),
-    Column("planned", "boolean", "it was requested"),
-    Column("attrs", TEXTS, "the rest"),
-    Column("file", "string", "where it was read, relative to what was given", written=False),
-    Column("line_no", "bigint", "from 1", written=False),
-    Column("raw", "string", "the line, of text logs", written=False),
-    Column("producer", "string", "msg_id without its number", written=False),
-    Column("pub_first", "bigint", "number of the first message of a run; 0 if the id has none", written=False),
-    Column("pub_last", "bigint", "number of the last message of a run", written=False),
+_TABLES: Final = table("spark_jobs", "schema")
+COLUMNS = tuple(
+    Column(name, type_, note, side == "written")
+    for side in ("written", "derived")
+    for name, (type_, note) in _TABLES[side].items()
 )
 NAMES = tuple(column.name for column in COLUMNS)
 
-BROKER_KINDS = frozenset(
-    {"start", "stop", "stop_request", "state", "promote_request", "promoted", "demote", "claim", "membership"}
-    | {"relocate", "primary_lost", "twin", "resumed"}
-    | {"backup_connected", "backup_lost", "catchup_begin", "catchup_end", "salvage", "isolated", "fenced_self", "clock"}
-    | {"repl_send", "repl_recv", "replack_send", "replack_recv", "confirm_sent", "enqueue", "expire", "drop"}
-    | {"dead_letter", "purge", "queue_dump", "client_open", "client_close", "state_file", "limit", "paging", "log_end"}
-    | {"journal_read", "identity_lost", "backup_late"}
-)
-MANAGER_KINDS = frozenset(
-    {"starting", "start", "stop", "state", "election", "no_primary", "promote_request", "promoted", "refused"}
-    | {"adopted", "command", "exit", "restart_planned", "hung", "awake", "kill", "down", "admin_refused"}
-    | {"admin_closed", "log_end"}
-)
+
+def _kinds(of: str) -> frozenset[str]:
+    return frozenset(_TABLES["kinds"][of].split())
+
+
+BROKER_KINDS = _kinds("broker")
+MANAGER_KINDS = _kinds("manager")
 """Of qpid-cluster, the supervisor for one machine."""
-MESSAGE_KINDS = frozenset({"publish", "resend", "confirm", "nack", "return", "deliver", "ack", "reject", "release"})
+MESSAGE_KINDS = _kinds("message")
 """A client's events about messages: nearly all rows."""
-CLIENT_KINDS = MESSAGE_KINDS | frozenset(
-    {"connect", "connect_refused", "connected", "disconnected", "blocked", "unblocked", "recovered", "drain_begin"}
-    | {"drain_end", "log_end"}
-)
-CLUSTER_KINDS = frozenset(
-    {"token_warning", "token_lost", "membership", "leave_missed", "members", "quorum_state", "no_links", "link_down"}
-    | {"sched_pause", "peer_state", "quorum", "fsa", "op_unexpected", "sched_failed_op", "will_fence", "plan", "graph"}
-    | {"calculated", "initiate", "op_request", "op_result", "op_confirmed", "fence_request", "fence_op_done", "abort"}
-    | {"fence_notify", "self_fenced", "attr", "daemon_exit", "start", "stopped", "lines_dropped", "node", "resource"}
-    | {"fence_delay", "fence_device", "stop_request"}
-)
+CLIENT_KINDS = MESSAGE_KINDS | _kinds("client")
+CLUSTER_KINDS = _kinds("cluster")
 READER_KINDS = frozenset({"torn"})
 """What parsers say themselves: a last line without its end."""
 KINDS = {

@@ -14,15 +14,6 @@ from spark_jobs.cli.limits import MESSAGES, Finding, Limits, failed, findings
 from spark_jobs.cli.values import count, duration, limit_of
 from spark_jobs.solve.phases import NAMES as PHASES
 
-HELP: Final = "compare a report with limits; exit code 1 if one is broken"
-DESCRIPTION: Final = """\
-Compare the incidents of a report with limits.  Each limit that is broken is named, with the value.  What the logs do
-not say is no success: `unknown` fails, too, unless --allow-unknown.  A value that is within its limit but, with the
-error of the clocks, may not be, and a second primary that is possible but not certain, are warnings; --strict makes
-them fail."""
-EXAMPLES: Final = """\
-  failover-report check out --max-lost 0 --max-unexpected 0 --no-dual-primary
-  failover-report check out/incident-3.json --max-outage 10s --max-phase promotion=500ms --max-phase recovering=2s"""
 _MESSAGES: Final = {
     "lost": "confirmed, never delivered, and all logs that could say otherwise are complete",
     "unaccounted": "confirmed, not seen again, outcome unknown",

@@ -4,20 +4,11 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Final
 
 from spark_jobs.cli import compare, output
 from spark_jobs.cli.documents import Document, one
 from spark_jobs.cli.errors import OK
 from spark_jobs.cli.values import number
-
-HELP: Final = "compare two incidents, phase by phase"
-DESCRIPTION: Final = """\
-Compare two incidents, for example before and after a change of the configuration: each phase with the change, the
-error of the clocks in it, and whether the change is larger than that."""
-EXAMPLES: Final = """\
-  failover-report diff before/incident-1.json after/incident-1.json
-  failover-report diff out out --incident 1 --with 3"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

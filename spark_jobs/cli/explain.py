@@ -17,15 +17,6 @@ from spark_jobs.solve.phases import NAMES as PHASES
 if TYPE_CHECKING:
     from spark_jobs.cli.gather import Gathered
 
-HELP: Final = "the evidence for one message, phase or hint"
-DESCRIPTION: Final = """\
-The evidence for one thing.  `msg ID`: what every node wrote about a message, in corrected order with the error of the
-clocks, who held it, and what became of it.  `phase NAME`: the lines in which it begins and ends.  `hint`: the lines
-behind each hint."""
-EXAMPLES: Final = """\
-  failover-report explain out msg p7:123
-  failover-report explain out/incident-3.json phase promotion
-  failover-report explain out --incident 3 hint"""
 THINGS: Final = ("msg", "phase", "hint")
 
 

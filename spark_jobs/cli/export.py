@@ -10,13 +10,6 @@ from typing import Final
 from spark_jobs.cli import documents, values
 from spark_jobs.cli.errors import OK, UserError
 
-HELP: Final = "an incident for other programs: a trace for Perfetto"
-DESCRIPTION: Final = """\
-Write an incident as a trace that ui.perfetto.dev and chrome://tracing open: phases, states and lines of each node,
-outages of each client, on one axis of time."""
-EXAMPLES: Final = """\
-  failover-report export out --format perfetto -o trace.json
-  failover-report export out/incident-2.json -o trace.json"""
 PERFETTO: Final = "perfetto"
 
 

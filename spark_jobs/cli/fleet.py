@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from spark_jobs.cli import common, engines, output, values
 from spark_jobs.cli.errors import OK
 
 if TYPE_CHECKING:
     from spark_jobs.fleet.summary import FleetSettings
-
-HELP: Final = "the incidents of many reports together"
-DESCRIPTION: Final = """\
-Medians and percentiles of each phase over the incidents of many reports, with intervals, and what has become better or
-worse.  INPUT: outputs of `report`, folders of them, single documents, workspaces, or URLs that Spark can read."""
-EXAMPLES: Final = """\
-  failover-report fleet reports/ -o fleet.html --engine spark
-  failover-report fleet s3a://bucket/reports/ --since 2026-01-01 --split 2026-06-01 -o out"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

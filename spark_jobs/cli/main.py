@@ -19,11 +19,13 @@ from typing import Any, Final, NoReturn
 
 from spark_jobs.cli import output
 from spark_jobs.cli.errors import DEBUG, EXIT_CODES, INTERNAL, INTERRUPTED, NO_READER, USAGE
+from spark_jobs.data import table
 
 PROGRAM: Final = "failover-report"
 DESCRIPTION: Final = "What happened in a fail-over, from the logs that brokers, clients and the cluster left behind."
-VERBS: Final = ("report", "check", "explain", "diff", "fleet", "watch", "maintain", "export")
-"""Each is a module in this package: HELP, DESCRIPTION, EXAMPLES, add_arguments(parser), run(options) -> exit code."""
+_TEXTS: Final = table(__package__, "verbs")
+VERBS: Final = tuple(_TEXTS)
+"""Each is a module in this package: add_arguments(parser), run(options) -> exit code."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -58,12 +60,12 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action=ShowVersion)
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for name in VERBS:
-        module = _module(name)
+        module, texts = _module(name), _TEXTS[name]
         verb = verbs.add_parser(
             name,
-            help=module.HELP,
-            description=module.DESCRIPTION,
-            epilog=f"examples:\n{module.EXAMPLES}\n\n{EXIT_CODES}",
+            help=texts["help"],
+            description=texts["description"],
+            epilog=f"examples:\n{texts['examples']}\n\n{EXIT_CODES}",
             formatter_class=Help,
             allow_abbrev=False,
         )

@@ -10,14 +10,6 @@ from typing import Final
 from spark_jobs.cli import engines, output, values
 from spark_jobs.cli.errors import OK, UserError
 
-HELP: Final = "join small files of delta tables, drop old days and snapshots"
-DESCRIPTION: Final = """\
-Of tables that `report` or `watch` keep with --table-format delta: join the small files of each cluster and day, drop
-days that are older than --retain, and remove files that no snapshot of the last --snapshots needs.  For cron, once a
-day, not while `watch` runs on the same tables."""
-EXAMPLES: Final = """\
-  failover-report maintain out --retain 90d
-  failover-report maintain out --work s3a://bucket/work --snapshots 1d"""
 SNAPSHOTS: Final = "7d"
 
 

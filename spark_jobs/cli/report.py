@@ -16,17 +16,6 @@ from spark_jobs.progress import Line, Quiet
 from spark_jobs.report.units import clock, date, duration
 from spark_jobs.report.words import STAYED
 
-HELP: Final = "from logs to the finished report"
-DESCRIPTION: Final = """\
-Say what happened in the fail-overs of a cluster, from what it left behind: event segments and text logs of brokers,
-event logs of clients, pacemaker.log, corosync.log, syslog or journal, crm_mon's XML; folders, tarballs, packed or
-single files, or URLs that Spark can read.  Clocks may disagree, files may be rotated, torn or missing.  OUT gets
-report.html, report.md, report.json and incident-N.json; its folder `work` keeps the tables, so that the same command
-again does only what is new."""
-EXAMPLES: Final = """\
-  failover-report report logs/ -o out
-  failover-report report node1.tar.gz node2.tar.gz clients/ -o out --tz node2=Europe/Berlin
-  spark-submit --py-files spark_jobs.zip spark_jobs/main.py report s3a://bucket/cluster=blue/ -o out"""
 STEP: Final = "report"
 
 

@@ -15,13 +15,6 @@ from spark_jobs.cli.errors import OK
 RUNS: Final = "watch.jsonl"
 """A line for each run: at (s since 1970), seconds, segments, rows that came, rows that were computed `again`,
 incidents."""
-HELP: Final = "read what is new, say what has happened; for cron"
-DESCRIPTION: Final = """\
-Read the segments that were closed since the last call, compute again the clusters that they belong to, and print one
-line for each new incident.  Nothing new: nothing is printed.  Meant for cron, or a timer."""
-EXAMPLES: Final = """\
-  failover-report watch /var/lib/qpidd/events clients/ -o out --engine duckdb
-  failover-report watch s3a://bucket/clusters/ -o out --checkpoint s3a://bucket/checkpoint/"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

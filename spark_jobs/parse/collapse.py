@@ -14,16 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
+from spark_jobs.data import table
 from spark_jobs.parse.survey import Age, age, stem
 from spark_jobs.schema import CLUSTER_KINDS, Event
 
-SAME = 100_000
-"""us between two copies of one call of a daemon's log function."""
-DAEMONS = 3_000_000
-"""us until the last daemon of a node has seen what the first saw (2.3 s after a start were measured)."""
-EVENT = 10_000_000
-"""us between copies of what has an identifier of its own."""
+_TABLE: Final = table(__package__, "collapse")
 COARSEST = 1_000_000
 """us: no log has a coarser clock, so a group that is older by this and the tolerance is closed."""
 IDS = ("call", "trans", "action", "event", "ring", "ref", "pe", "rc", "op", "child_pid", "target_rc")
@@ -36,48 +33,18 @@ class CollapseRule:
     """`key`: columns or keys of attrs; `tolerance` in us; `repeats`: one writer may say it more than once."""
 
     key: tuple[str, ...]
-    tolerance: int = SAME
+    tolerance: int
     repeats: bool = False
 
+    @staticmethod
+    def of(text: str) -> CollapseRule:
+        words = text.split()
+        key = tuple(word for word in words if not word.isupper())
+        tolerance = next((word for word in words if word in ("DAEMONS", "EVENT")), "SAME")
+        return CollapseRule(key, _TABLE[tolerance], "REPEATS" in words)
 
-_OPERATION = ("task", "resource", "target", "result")
-RULES = {
-    "token_warning": CollapseRule(("ms",)),
-    "token_lost": CollapseRule(()),
-    "membership": CollapseRule(("ring",), EVENT),
-    "leave_missed": CollapseRule(("nodes",)),
-    "members": CollapseRule(("nodes",)),
-    "quorum_state": CollapseRule(("new",)),
-    "no_links": CollapseRule(("peer",), repeats=True),
-    "link_down": CollapseRule(("peer", "link"), repeats=True),
-    "sched_pause": CollapseRule(("ms",)),
-    "peer_state": CollapseRule(("peer", "new"), DAEMONS),
-    "quorum": CollapseRule(("new",), DAEMONS),
-    "fsa": CollapseRule(("old", "new")),
-    "op_unexpected": CollapseRule(("trans", "action", "op", "target")),
-    "sched_failed_op": CollapseRule(_OPERATION),
-    "will_fence": CollapseRule(("peer",)),
-    "plan": CollapseRule(("task", "resource", "peer", "old", "new")),
-    "graph": CollapseRule(("trans",)),
-    "calculated": CollapseRule(("trans",)),
-    "initiate": CollapseRule(("task", "op", "target")),
-    "op_request": CollapseRule(("task", "resource", "target")),
-    "op_result": CollapseRule(_OPERATION),
-    "op_confirmed": CollapseRule(("trans", "action", "op", "target")),
-    "fence_request": CollapseRule(("peer",)),
-    "fence_op_done": CollapseRule(("peer", "fence", "result"), EVENT),
-    "fence_notify": CollapseRule(("peer", "fence", "result"), EVENT),
-    "fence_device": CollapseRule(("device",)),
-    "fence_delay": CollapseRule(("peer", "device")),
-    "self_fenced": CollapseRule(("by",)),
-    "stop_request": CollapseRule(("daemon",)),
-    "attr": CollapseRule(("name", "target", "old", "new")),
-    "daemon_exit": CollapseRule(("child", "result")),
-    "abort": CollapseRule(("trans", "by", "reason")),
-    "start": CollapseRule(("daemon",)),
-    "stopped": CollapseRule(("daemon",)),
-    "lines_dropped": CollapseRule(("count", "writer", "writer_pid")),
-}
+
+RULES: Final = {kind: CollapseRule.of(text) for kind, text in _TABLE["keys"].items()}
 """Kinds that are not here (and those of brokers and clients) stay as they are."""
 
 
