@@ -35,6 +35,7 @@ from spark_jobs.solve.signs import (
     is_done,
     is_failed_monitor,
     is_loss,
+    is_request,
     matches,
     select,
     subject,
@@ -142,7 +143,7 @@ def _gives_up(facts: Facts, event: Event) -> bool:
 
 def _primary_gone(scene: CauseScene) -> bool:
     about = scene.all("primary_lost", "exit", "hung", "will_fence", "fence_op_done", peer=scene.victim)
-    own = scene.all("demote", "stop", "fenced_self", node=scene.victim)
+    own = scene.all("demote", "stop", "fenced_self", "sbd_reset", node=scene.victim)
     return bool(about or own) or any(map(scene.is_dead, scene.rows))
 
 
@@ -181,8 +182,8 @@ def _commanded(scene: CauseScene) -> Cause | None:
 
 def _planned(scene: CauseScene) -> Cause | None:
     failed = [event for event in scene.before if _is_failure(event, scene)]
-    asked = [event for event in scene.before if event.get("planned") or _is_wish(event, scene.victim)]
     first_failure = min((event["ts_est"] for event in failed), default=None)
+    asked = [event for event in scene.before if _is_wish(event, scene.victim) or _is_open(event, scene, failed)]
     if asked and (first_failure is None or asked[0]["ts_est"] < first_failure):
         return Cause("planned", _wish(asked[0]), tuple(asked[:3]))
     orderly = [event for event in scene.before if _is_orderly(event, scene)]
@@ -196,7 +197,16 @@ def _planned(scene: CauseScene) -> Cause | None:
 
 def _is_failure(event: Event, scene: CauseScene) -> bool:
     kind = event["kind"]
-    if kind in ("token_lost", "will_fence", "fence_request", "daemon_exit", "hung", "fenced_self", "self_fenced"):
+    if kind in (
+        "token_lost",
+        "will_fence",
+        "fence_request",
+        "daemon_exit",
+        "hung",
+        "fenced_self",
+        "self_fenced",
+        "sbd_reset",
+    ):
         return True
     if kind == "exit":
         return event.get("peer") == scene.victim and "exit code 0" not in (event.get("reason") or "")
@@ -209,6 +219,14 @@ def _is_wish(event: Event, victim: str) -> bool:
         relocated = kind == "demote" and (event.get("reason") or "").startswith(("relocation", "stepping", "asked"))
         return relocated or kind == "stop" or (kind == "relocate" and event.get("result") == "begin")
     return source == MANAGER and kind == "promoted" and "planned" in (event.get("reason") or "")
+
+
+def _is_open(event: Event, scene: CauseScene, failed: Sequence[Event]) -> bool:
+    """A change was asked for, not of another node, and had not been made when something failed: the DC was not idle."""
+    if not is_request(event) or event.get("peer") not in (scene.victim, None):
+        return False
+    idle = [row for row in scene.before if matches(row, "fsa", new="S_IDLE") and certainly_before(event, row)]
+    return not any(certainly_before(row, failure) for row in idle[:1] for failure in failed[:1])
 
 
 def _wish(event: Event) -> str:
@@ -283,6 +301,9 @@ def _stands(event: Event, node: str) -> bool:
 
 
 def _crash(scene: CauseScene) -> Cause | None:
+    reset = scene.early("sbd_reset", node=scene.victim)
+    if reset:
+        return Cause("crash", f"sbd reset the node of {scene.victim}", tuple(reset[:1]))
     left = [*filter(is_loss, scene.before)]
     lost = scene.early("will_fence", "fence_op_done", peer=scene.victim)
     lost += scene.early("peer_state", peer=scene.victim, new="lost")

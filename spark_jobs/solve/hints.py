@@ -6,6 +6,7 @@ A rule looks at the incident's facts and gives the lines that speak for it.  Con
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -194,6 +195,31 @@ def _watchdog(scene: Scene) -> Iterable[Found]:
         yield f"{event.get('node')} learned that it was fenced while it still ran", CERTAIN, (event,)
 
 
+def _self_fenced(scene: Scene) -> Iterable[Found]:
+    """sbd resets its node, and no other node's message had told it to."""
+    told = {event.get("node") for event in scene.of("self_fenced")}
+    for event in [event for event in scene.of("sbd_reset") if event.get("node") not in told][:1]:
+        late = [row for row in scene.of("sbd_late") if row.get("node") == event.get("node")]
+        after = f", which nothing had told for {attr(late[-1], 'seconds')} s that all was well" if late else ""
+        yield f"the sbd of {event.get('node')}{after}, reset its node", CERTAIN, (*late[-1:], event)
+
+
+_UNMANAGED: Final = re.compile(r"(?:(?P<of>\S+)-)?(maintenance-mode|maintenance|is-managed)(?: doing \w+|,) \2=(\w+)")
+
+
+def _unmanaged(scene: Scene) -> Iterable[Found]:
+    """An administrator had told Pacemaker to leave something alone, as far as the logs say."""
+    last: dict[str, tuple[bool, str, Event]] = {}
+    for event in scene.facts.kinds.get("abort", ()):
+        said = _UNMANAGED.search(attr(event, "by"))
+        if said and event["ts_est"] <= scene.incident.begin:
+            on = (said[3] in ("true", "on", "yes", "1")) != (said[2] == "is-managed")
+            last[said[0].partition("=")[0]] = on, f"{said[2]}={said[3]}, of {said['of'] or 'the cluster'}", event
+    for on, what, event in last.values():
+        if on:
+            yield f"Pacemaker had been told to leave this alone ({what})", LIKELY, (event,)
+
+
 def _clock_step(scene: Scene) -> Iterable[Found]:
     """Within one process the wall clock and the monotonic one go together."""
     last: dict[str, Event] = {}
@@ -326,6 +352,8 @@ RULES: Final[dict[str, Callable[[Scene], Iterable[Found]]]] = {
     "near-miss": _near_misses,
     "rapid-succession": _rapid,
     "watchdog": _watchdog,
+    "self-fenced": _self_fenced,
+    "unmanaged": _unmanaged,
     "clock-step": _clock_step,
     "backup-timeout": _recovering_long,
     "slow-decision": _slow_decision,

@@ -260,7 +260,7 @@ def _of_cluster(event: Event, facts: Facts) -> bool | None:
         return False
     if kind in ("stop_request", "stopped") and not facts.has_primary:
         return True if attr(event, "daemon") == "pacemakerd" else None
-    if kind in ("token_lost", "daemon_exit", "self_fenced"):
+    if kind in ("token_lost", "daemon_exit", "self_fenced", "sbd_reset"):
         return True
     if kind == "initiate" and attr(event, "task") == "demote" and not facts.is_other(event):
         return True

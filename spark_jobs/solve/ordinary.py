@@ -21,6 +21,7 @@ from spark_jobs.solve.signs import (
     is_failed_monitor,
     is_fenced,
     is_loss,
+    is_request,
     matches,
     select,
     subject,
@@ -44,11 +45,15 @@ def of(facts: Facts, rows: Sequence[Event]) -> Cause:
     """Pacemaker's own view of a cluster that runs something else, or whose other logs are not here."""
     fenced, asked = select(rows, "fence_op_done", "fence_notify"), select(rows, "fence_request", "will_fence")
     died, left, tokens = select(rows, "daemon_exit"), [*filter(is_loss, rows)], select(rows, "token_lost")
+    reset = select(rows, "sbd_reset")
     stopped = [event for event in select(rows, "stopped") if attr(event, "daemon") == "pacemakerd"]
     stopped = stopped or select(rows, "stop_request")
     if fenced or asked:
         about = str((fenced or asked)[0].get("peer") or "")
         return Cause("fencing", fenced_node(fenced, asked, facts.around(rows)), (*asked[:2], *fenced[:2]), about=about)
+    if reset:
+        node = str(reset[0].get("node") or "")
+        return Cause("fencing", f"node {node} was reset by its own sbd", tuple(reset[:2]), about=node)
     if died:
         return Cause("controller", failed_daemon(died[0]), tuple(died[:3]), about=died[0].get("node") or "")
     if stopped:
@@ -57,7 +62,7 @@ def of(facts: Facts, rows: Sequence[Event]) -> Cause:
     failed = [*filter(is_failed_monitor, rows)]
     if ended and not (left or tokens or failed):
         names = sorted({attr(event, "resource") for event in ended})
-        asked = [event for event in rows if event.get("planned")]
+        asked = [*filter(is_request, rows)]
         who = "somebody changed what is to run where" if asked else "no log here says who asked"
         return Cause("moved", f"{', '.join(names)} ended in order, and {who}", (*asked[:1], ended[0]))
     if failed and not (left or tokens):
@@ -104,6 +109,8 @@ def _alive_after(facts: Facts, last: Event) -> set[str]:
     """Nodes of which a line says something that is certainly later; one that starts had not gone on."""
     first: dict[str, Event] = {}
     for event in facts.rows:
+        if attr(event, "daemon") == "sbd":  # which lives on without Pacemaker
+            continue
         ran = matches(event, "op_result", "op_confirmed", result="ok")
         node = subject(event) if ran else str(event.get("node")) if event.get("source") in CLUSTER else ""
         if certainly_before(last, event):
@@ -118,6 +125,9 @@ def fenced_node(fenced: Sequence[Event], asked: Sequence[Event], near: Sequence[
     word = "was said to be down by an administrator" if all(map(by_hand, done)) else "was fenced"
     if not {event["peer"] for event in done} >= {*peers}:
         word = "was to be fenced, and no log here says that it was"
+    elif {event.get("peer") for event in select(near, "fence_assumed")} >= {*peers}:
+        own = {event.get("node") for event in select(near, "sbd_reset")} >= {*peers}
+        word = "was reset by its own sbd" if own else "was taken for fenced, since its watchdog had the time for it"
     by = next((attr(event, "client") for event in (*asked, *fenced) if attr(event, "client")), "")
     reason = next((event["reason"] for event in asked if event.get("reason")), "")
     name = by.partition(".")[0]

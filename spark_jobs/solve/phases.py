@@ -48,9 +48,11 @@ UNPROMOTED: Final = "no log here shows a promotion"
 UNFAILED: Final = "no line here says that anything had failed"
 _FENCING: Final = frozenset(
     {"fence_request", "will_fence", "fence_delay", "fence_op_done", "fence_notify", "self_fenced"}
+    | {"fence_wait", "fence_assumed"}
 )
 _TROUBLE: Final = frozenset(
     {"token_lost", "leave_missed", "daemon_exit", "sched_failed_op", "exit", "hung", "primary_lost", "backup_lost"}
+    | {"sbd_reset", "sbd_late"}
 )
 NAMES: Final = (
     *("fault", "detection", "decision", "fencing", "promotion", "recovering", "path"),

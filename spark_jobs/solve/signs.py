@@ -117,6 +117,11 @@ def by_hand(event: Event) -> bool:
     return attr(event, "by") == "a human"
 
 
+def is_request(event: Event) -> bool:
+    """Somebody asked for a change of what runs where.  In maintenance nothing is moved: that is none."""
+    return bool(event.get("planned")) and "maintenance" not in f"{attr(event, 'by')} {attr(event, 'name')}"
+
+
 def is_done(event: Event, task: str) -> bool:
     """The resource's agent did it: as its own node says, or the DC, which was told."""
     return matches(event, "op_result", "op_confirmed", result="ok") and attr(event, "task") == task

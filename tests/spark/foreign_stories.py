@@ -1,6 +1,7 @@
 """What happened in clusters that are not ours, with the answers: written by hand, from the story and before any run.
 
 `type`, `old`, `new`: of the one incident with all logs (None: there is none); `moves`: resource → (what, from, to);
+`ended`: (resource, node) of instances that ended in order beside others, which all logs together tell;
 `hints`: rules that must speak; `says`: what the reason must contain; `never`: what is wrong whatever is missing.
 """
 
@@ -21,6 +22,7 @@ class Foreign:
     old: str | None = None
     new: str | None = None
     moves: Mapping[str, Move] = field(default_factory=dict)
+    ended: tuple[tuple[str, str], ...] = ()
     hints: tuple[str, ...] = ()
     says: tuple[str, ...] = ()
     never: tuple[str, ...] = ()
@@ -280,7 +282,148 @@ def two_that_are_promoted(d: Dialect, where: Layout) -> Foreign:
     c.run(0.5, "stop", "drbd_a", "n2")
     c.run(1, "promote", "drbd_b", "n1")
     c.idle(2)
-    return Foreign(c, "moved", moves={"drbd_b": ("moved", "n2", "n1")})
+    return Foreign(c, "moved", moves={"drbd_b": ("moved", "n2", "n1")}, ended=(("drbd_a", "n2"),))
+
+
+# ---- sbd ------------------------------------------------------------------------------------------------------------
+
+
+def poison_pill(d: Dialect, where: Layout) -> Foreign:
+    """fence_sbd writes a reset into the slot of n2 on the shared disk; the sbd of n2 reads it and resets its node."""
+    c = Cluster(d, where)
+    _group_up(c, "n2")
+    _dies(c)
+    c.sbd(2.4, "n1", "notice", "slot_msg: Writing reset to node slot n2", "/dev/sdb1")
+    c.sbd(3.4, "n2", "notice", "servant_md: Received command reset from n1 on disk /dev/sdb1", "/dev/sdb1")
+    c.sbd(3.4, "n2", "warning", "inquisitor_child: /dev/sdb1 requested a reset")
+    c.sbd(3.4, "n2", "emerg", "do_exit: Rebooting system: reboot")
+    c.fenced(12.3, "n2")
+    _group_starts(c, "n1", 12.4)
+    return Foreign(c, "fencing", moves=_moves("n2", "n1"), hints=("watchdog",), says=("node n2 was fenced",))
+
+
+def watchdog(d: Dialect, where: Layout) -> Foreign:
+    """sbd without a disk: n2 is cut off, loses quorum, and its sbd resets it; the others wait for ten seconds."""
+    c = Cluster(d, where, nodes=("n1", "n2", "n3"))
+    _group_up(c, "n2")
+    _dies(c)
+    c.sbd(5.3, "n2", "warning", "inquisitor_child: Servant pcmk is outdated (age: 4)")
+    for second in (6, 7):
+        said = f"No liveness for {second - 2}s exceeds watchdog warning timeout of 3s (healthy servants: 0)"
+        c.sbd(second + 0.3, "n2", "warning", f"inquisitor_child: Latency: {said}")
+    c.sbd(8.3, "n2", "emerg", "do_exit: Rebooting system: reboot")
+    c.self_fenced(2.4, "n2")
+    _group_starts(c, "n1", 12.6)
+    return Foreign(
+        c,
+        "fencing",
+        moves=_moves("n2", "n1"),
+        hints=("self-fenced",),
+        says=("by its own sbd",),
+        never=("learned that",),
+    )
+
+
+def watchdog_unseen(d: Dialect, where: Layout) -> Foreign:
+    """The same, and n2 hung: sbd wrote nothing, its watchdog reset it.  That it did, nobody says."""
+    c = Cluster(d, where, nodes=("n1", "n2", "n3"))
+    _group_up(c, "n2")
+    _dies(c)
+    c.self_fenced(2.4, "n2")
+    _group_starts(c, "n1", 12.6)
+    return Foreign(c, "fencing", moves=_moves("n2", "n1"), says=("taken for fenced",), never=("its own sbd",))
+
+
+def pending(d: Dialect, where: Layout) -> Foreign:
+    """n2 is started and not yet a member: its sbd waits, and nothing failed."""
+    c = Cluster(d, where)
+    _group_up(c, "n1")
+    c.say(0, "n2", "pacemakerd", "up")
+    c.sbd(3, "n2", "warning", "set_servant_health: Node state: pending", "pcmk")
+    c.say(9, "n1", "controld", "state", peer="n2", old="lost", new="member")
+    return Foreign(c, None)
+
+
+def disks_lost(d: Dialect, where: Layout) -> Foreign:
+    """The shared disks are gone; sbd goes on, since Pacemaker sees its peers."""
+    c = Cluster(d, where)
+    _group_up(c, "n1")
+    for number, node in enumerate(c.nodes):
+        c.sbd(number, node, "warning", "inquisitor_child: Servant /dev/sdb1 is outdated (age: 4)")
+        c.sbd(number + 1, node, "warning", "inquisitor_child: Majority of devices lost - surviving on pacemaker")
+    return Foreign(c, None)
+
+
+# ---- an administrator's word ----------------------------------------------------------------------------------------
+
+
+def _unmanaged(c: Cluster, by: str, on: str, off: str) -> None:
+    """The database dies while nobody may start it but the administrator, who does."""
+    _group_up(c, "n2")
+    c.changed(-20, by, on)
+    c.found(0, "db", "n2", 7)
+    c.found(40, "db", "n2", 0)
+    c.changed(60, by, off)
+    c.idle(61)
+
+
+def maintenance(d: Dialect, where: Layout) -> Foreign:
+    """`pcs property set maintenance-mode=true`, and the database dies."""
+    c = Cluster(d, where)
+    _unmanaged(c, "cib-bootstrap-options-maintenance-mode", "maintenance-mode=true", "maintenance-mode=false")
+    moves: dict[str, Move] = {"db": ("restarted", "n2", "n2")}
+    never = ("the cluster's software failed", "ended in order")
+    return Foreign(c, "unknown", moves=moves, hints=("unmanaged",), says=("db failed on n2",), never=never)
+
+
+def unmanaged(d: Dialect, where: Layout) -> Foreign:
+    """`crm resource unmanage db`."""
+    c = Cluster(d, where)
+    _unmanaged(c, "db-meta_attributes-is-managed", "is-managed=false", "is-managed=true")
+    moves: dict[str, Move] = {"db": ("restarted", "n2", "n2")}
+    return Foreign(c, "unknown", moves=moves, hints=("unmanaged",), says=("db failed on n2",))
+
+
+def standby_by_command(d: Dialect, where: Layout) -> Foreign:
+    """`crm node standby n2`, of which the DC's log has the line."""
+    c = Cluster(d, where)
+    _group_up(c, "n2")
+    c.changed(0, "nodes-2-standby", "standby=on")
+    c.plan(0.1, *(("Move", rsc, f"n2 -> {c.dc}") for rsc in GROUP))
+    _group_stops(c, "n2", 0.2)
+    _group_starts(c, "n1", 2)
+    return Foreign(c, "moved", moves=_moves("n2", "n1"))
+
+
+def paf_after_a_standby(d: Dialect, where: Layout) -> Foreign:
+    """n3 is in standby for an update; then the node of the primary loses its power: nobody asked for that."""
+    c = Cluster(d, where, nodes=("n1", "n2", "n3"), dc="n2")
+    _database_up(c)
+    c.changed(-40, "nodes-3-standby", "standby=on")
+    c.run(-39, "stop", "pgsqld", "n3")
+    c.idle(-38)
+    c.lost(1, "n1", "n2", "n3")
+    c.plan(2.25, ("Promote", "pgsqld:1", "Slave -> Master n2" if d in (V11, V20) else "Unpromoted -> Promoted n2"))
+    c.ask(2.25, "n1")
+    c.fenced(10, "n1")
+    _promoted(c, 10.1, "n2")
+    moves: dict[str, Move] = {"pgsql-vip": ("moved", "n1", "n2")}
+    return Foreign(c, "crash", "n1", "n2", moves, (("pgsqld", "n3"),), never=("asked to hand over",))
+
+
+def paf_after_maintenance(d: Dialect, where: Layout) -> Foreign:
+    """Maintenance is over when the node of the primary dies."""
+    c = Cluster(d, where, nodes=("n1", "n2", "n3"), dc="n2")
+    _database_up(c)
+    c.changed(-50, "cib-bootstrap-options-maintenance-mode", "maintenance-mode=true")
+    c.changed(-20, "cib-bootstrap-options-maintenance-mode", "maintenance-mode=false")
+    c.idle(-19)
+    c.lost(1, "n1", "n2", "n3")
+    c.plan(2.25, ("Promote", "pgsqld:1", "Slave -> Master n2" if d in (V11, V20) else "Unpromoted -> Promoted n2"))
+    c.ask(2.25, "n1")
+    c.fenced(10, "n1")
+    _promoted(c, 10.1, "n2")
+    return Foreign(c, "crash", "n1", "n2", {"pgsql-vip": ("moved", "n1", "n2")}, never=("asked to hand over",))
 
 
 Story = Callable[[Dialect, Layout], Foreign]
@@ -288,5 +431,7 @@ STORIES: tuple[Story, ...] = (
     *(ipmi, ipmi_at_the_second_try, no_device, confirmed_by_hand, left_in_order, standby, restarted_in_place),
     *(no_quorum, coordinator_dies, unfenced, migrated, daemons_end_in_order, controller_killed),
     *(paf_node_dies, paf_process_dies, paf_standby, two_that_are_promoted),
+    *(poison_pill, watchdog, watchdog_unseen, pending, disks_lost, maintenance, unmanaged, standby_by_command),
+    *(paf_after_a_standby, paf_after_maintenance),
 )
 __all__ = ["DIALECTS", "STORIES", "Foreign", "Story"]

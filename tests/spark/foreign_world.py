@@ -47,6 +47,8 @@ _ALL = {
     "up": "Starting Pacemaker {version} | build=made features:made",
     "plan": "Actions: {verb:<10} {rsc}     ( {places} )",
     "plan_fence": "Actions: Fence ({how}) {peer} '{reason}'",
+    "changed": "Transition {trans} aborted by {by} doing modify {change}: Configuration change | cib=0.33.0 "
+    "source=te_update_diff_v2:499 path=/cib/configuration complete=true",
 }
 _V20 = {
     **_ALL,
@@ -64,6 +66,8 @@ _V20 = {
     "killed": "{child}[{pid}] terminated with signal 9 (core=0)",
     "exited": "{child}[{pid}] exited with status 0 (OK)",
     "wants": "Client {client}.{pid}.{event} wants to fence ({how}) '{peer}' with device '(any)'",
+    "waits": "Waiting 10s for {peer} to self-fence ({how}) for {client}.{event} (0x55d0f1c2a3b0)",
+    "assumed": "Remote {how} operation on {peer} for {client}.{event} assumed complete",
 }
 _V11 = {
     **_V20,
@@ -89,6 +93,10 @@ _V11 = {
     "up": "main: Starting Pacemaker {version} (Build: made)",
     "attr": "attrd_peer_update: Setting {name}[{peer}]: {old} -> {new} from {writer}",
     "quorum": "pcmk_quorum_notification: Membership 7: quorum {new} (1)",
+    "waits": "call_remote_stonith: Waiting 10s for {peer} to self-fence ({how}) for {client}.{event} (0x55d0f1c2a3b0)",
+    "assumed": "remote_op_watchdog_done: Remote {how} operation on {peer} for {client}.{event} assumed complete",
+    "changed": "abort_transition_graph: Transition aborted by {by}, {change}: Non-status change (modify cib=0.33.0, "
+    "source=te_update_diff:383, path=/cib/configuration, 1)",
 }
 _V21 = {
     **_V20,
@@ -105,6 +113,8 @@ _V21 = {
     "told": "Peer {peer} was{negated} terminated ({how}) by {by} on behalf of {client}.{pid}@{origin}: {result} | "
     "event={event}-aaaa",
     "wants": "Client {client}.{pid} wants to fence ({how}) {peer} using any device",
+    "waits": "Waiting 10s for {peer} to self-fence ({how}) for client {client}.{pid} | id={event}",
+    "assumed": "Self-fencing ({how}) by {peer} for {client}.{pid} assumed complete | id={event}",
 }
 _V30 = {
     **_V21,
@@ -219,6 +229,15 @@ class Cluster:
             head = head or f"{_milliseconds(moment)} [26] {node} corosync notice "
             self._add(at, self.layout.corosync, node, f"{head} [{part:<6}] {text}")
 
+    def sbd(self, at: float, node: str, level: str, text: str, servant: str = "") -> None:
+        """As sbd 1.4 and 1.5 write; `servant`: a disk, `pcmk` or `cluster`, else it is the inquisitor."""
+        who = f"{servant:>10}: " if servant else ""
+        self.system(at, node, "sbd", f"{who}{level:>7}: {text}")
+
+    def changed(self, at: float, by: str, change: str) -> None:
+        """An administrator's change of the configuration, as the DC sees it."""
+        self.say(at, self.dc, "controld", "changed", by=by, change=change)
+
     def _add(self, at: float, path: str, node: str, line: str) -> None:
         self._lines.append((at, len(self._lines), path.format(node=node), line))
 
@@ -290,6 +309,14 @@ class Cluster:
         for number, node in enumerate(node for node in self.nodes if node != peer):
             self.say(at + number / 1000, node, "fenced", "fenced", **told)
             self.say(at + number / 1000 + 0.01, node, "controld", "told", **told)
+
+    def self_fenced(self, at: float, peer: str, how: str = "reboot") -> None:
+        """Without a device, by `stonith-watchdog-timeout`: nobody saw it; it had 10 s for it since `at`."""
+        client = "crmd" if self.dialect.old else "pacemaker-controld"
+        told = {"peer": peer, "how": how, "client": client, "event": "ab12cd34"}
+        self.say(at, self.dc, "fenced", "waits", **told)
+        self.say(at + 10, self.dc, "fenced", "assumed", **told)
+        self.fenced(at + 10.001, peer, how=how)
 
     def leave(self, at: float, node: str, took: float = 2.0) -> None:
         """Its Pacemaker is stopped in order (`pcs cluster stop`, `crm cluster stop`)."""

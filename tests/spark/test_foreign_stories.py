@@ -92,6 +92,8 @@ def test_any_files_may_be_missing(data: st.DataObject) -> None:
         assert row["type"] in weaker, row["why"]
         assert row["old_primary"] in (story.old, None) and row["new_primary"] in (story.new, None), row
     for row in tables["resources"]:
+        if row["what"] == "stopped" and (row["resource"], row["old_node"]) in story.ended:
+            continue
         true = story.moves.get(row["resource"], ("", "", None))
         assert row["old_node"] == true[1] and row["new_node"] in (true[2], None), row
         assert row["what"] in (true[0], "stopped"), row
@@ -139,12 +141,12 @@ DENIALS: Final[tuple[tuple[str, Wrong], ...]] = (
 
 
 def speaks_of_fencing(event: Event) -> bool:
-    kinds = ("will_fence", "fence_request", "fence_delay", "fence_op_done", "fence_notify", "self_fenced")
+    kinds = ("will_fence", "fence_request", "fence_delay", "fence_op_done", "fence_notify", "self_fenced", "fence_wait")
     return event["kind"] in kinds or (event["kind"], attr(event, "task")) == ("plan", "fence")
 
 
 def is_trouble(event: Event) -> bool:
-    kinds = ("token_lost", "leave_missed", "daemon_exit", "sched_failed_op", "op_unexpected")
+    kinds = ("token_lost", "leave_missed", "daemon_exit", "sched_failed_op", "op_unexpected", "sbd_reset", "sbd_late")
     gone = event.get("new") == "lost" or attr(event, "left") != "" or event.get("result") == "not running"
     return event["kind"] in kinds or gone or speaks_of_fencing(event)
 

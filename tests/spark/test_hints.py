@@ -27,6 +27,11 @@ def monitor(result):
     return cluster("c", 100.1, "op_unexpected", result=result, attrs=attrs)
 
 
+def changed(at, change):
+    by = f"db-meta_attributes-is-managed doing modify {change}"
+    return cluster("c", at, "abort", reason="Configuration change", attrs={"by": by})
+
+
 def found(*events):
     return {row["rule"]: row for row in tables([*BASE, *events])["hints"]}
 
@@ -66,6 +71,14 @@ CASES = {
         KILLED,
     ),
     "watchdog": ([*KILLED, cluster("a", 101.0, "self_fenced")], KILLED),
+    "self-fenced": (
+        [*KILLED, cluster("a", 100.4, "sbd_reset", attrs={"fence": "reboot"})],
+        [*KILLED, cluster("a", 100.3, "self_fenced"), cluster("a", 100.4, "sbd_reset", attrs={"fence": "reboot"})],
+    ),
+    "unmanaged": (
+        [changed(90.0, "is-managed=false"), *KILLED],
+        [changed(90.0, "is-managed=false"), changed(95.0, "is-managed=true"), *KILLED],
+    ),
     "clock-step": (
         [*KILLED, *(fact("b", at, "claim", proc="p", seq=n, ts_mono=n * 1000) for n, at in enumerate((100.2, 104.2)))],
         [*KILLED, *(fact("b", at, "claim", proc="p", seq=n, ts_mono=n * 1000) for n, at in enumerate((100.2, 100.3)))],
