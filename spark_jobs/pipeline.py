@@ -103,7 +103,7 @@ def after_ingest(
 ) -> list[Row]:
     """All steps but `files`; needs events_raw."""
     if workspace.format == DELTA:
-        return apart(engine, [part.of(workspace)], settings, progress)
+        return _whole(engine, workspace, settings, progress)
     workspace.begin(engine)
     inputs = _digest(engine, workspace, settings)
     done = set() if settings.redo else _done(engine, workspace, inputs)
@@ -117,6 +117,15 @@ def after_ingest(
             raise
         _write(engine, workspace, inputs, done)
     return _failed(engine, workspace)
+
+
+def _whole(engine: Engine, workspace: Workspace, settings: Settings, progress: Progress) -> list[Row]:
+    """With all that came too late for `watch`."""
+    late = ingest.has_late(engine, workspace)
+    failed = apart(engine, [part.of(workspace)], replace(settings, redo=settings.redo or late), progress)
+    if late:
+        ingest.late(engine, workspace, (), None)
+    return failed
 
 
 def apart(

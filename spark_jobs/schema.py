@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 VERSION = "1.0"
 REMOVED: Final = "removed"
 """Certainty of a note that tells of days whose rows `maintain` has removed."""
+LATE: Final = "late"
+"""Of one that tells of lines that came when `watch` had closed their days."""
+APART: Final = (REMOVED, LATE)
+"""Of notes about what is in no conclusion."""
 EXPLAINED_BY: Final = ("return", "reject", "expire", "drop", "dead_letter", "purge", "queue_dump")
 """Kinds of rows that explain why a message was not dequeued; the first of them is named as its cause."""
 Event = dict[str, Any]

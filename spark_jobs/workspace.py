@@ -6,8 +6,11 @@ others read; what one run leaves to the next (catalog, steps, ..) is Parquet alw
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import fcntl
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from spark_jobs.engine import delta
@@ -93,6 +96,26 @@ class Workspace:
             raise WrongVersion(f"{self.place}: version {', '.join(versions)}, wanted {VERSION}")
         if (known := _format(found)) != self.format:
             raise WrongVersion(f"{self.place}: the tables are {known}, wanted {self.format}: take another folder")
+
+
+class Busy(ValueError):
+    """Another run works on the same tables."""
+
+
+@contextmanager
+def alone(place: str) -> Iterator[None]:
+    """No other run on this machine works on the tables meanwhile; of a bucket nobody knows.  Raises Busy."""
+    if "://" in place and not place.startswith("file://"):
+        yield
+        return
+    folder = Path("/" + place.removeprefix("file://").lstrip("/")) if "://" in place else Path(place)
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Busy(f"{place}: another run works on these tables, wait until it has ended") from None
+        yield
 
 
 def of_format(engine: Engine, place: str, wanted: str | None = None) -> Workspace:

@@ -17,21 +17,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("out", metavar="OUT", type=Path, help="output of `report` or `watch`")
     add = parser.add_argument_group("what").add_argument
     old = parser.add_mutually_exclusive_group()
-    old.add_argument("--retain", type=_days, metavar="DUR", help="days that are older go, as 90d (all stay)")
+    old.add_argument("--retain", type=values.days, metavar="DUR", help="days that are older go, as 90d (all stay)")
     old.add_argument("--before", type=values.moment, metavar="DATE", help="days before it go, as 2026-01-31")
     add("--snapshots", type=values.duration, default=values.duration(SNAPSHOTS), metavar="DUR",
         help=f"so far back a table can be read as it was ({SNAPSHOTS})")  # fmt: skip
     add("--work", metavar="PLACE", help="where the tables are kept (OUT/work)")
     add("--json", action="store_true", help="print what was done as JSON")
     engines.add_arguments(parser)
-
-
-def _days(text: str) -> int:
-    """us.  A number alone would be seconds, and remove everything."""
-    found = values.duration(text)
-    if found < values.UNITS["d"]:
-        raise values.wrong(text, "at least one day, such as 90d")
-    return found
 
 
 def run(options: argparse.Namespace) -> int:
@@ -41,11 +33,12 @@ def run(options: argparse.Namespace) -> int:
     with engines.opened(options, place) as engine:
         from spark_jobs import pipeline  # not before it is known that the engine's packages are here
         from spark_jobs.jobs import maintain
-        from spark_jobs.workspace import of_format
+        from spark_jobs.workspace import alone, of_format
 
         workspace = of_format(engine, place)
         before = options.before if options.retain is None else time.time_ns() // 1000 - options.retain
-        done = maintain.run(engine, workspace, pipeline.MADE, options.snapshots, before)
+        with alone(workspace.place):
+            done = maintain.run(engine, workspace, pipeline.MADE, options.snapshots, before)
     if options.json:
         output.show([output.as_json(done)])
     else:

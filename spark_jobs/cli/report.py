@@ -56,12 +56,14 @@ def _computed(
 ) -> tuple[list[Row], list[Path]]:
     from spark_jobs import pipeline  # not before it is known that the engine's packages are here
     from spark_jobs.report import files
+    from spark_jobs.workspace import alone
 
     workspace = common.workspace(options, engine)
     progress.expect((*pipeline.STEPS, STEP))
-    failures = pipeline.run(engine, workspace, options.inputs, common.settings(options), progress)
-    progress.step(STEP)
-    return list(failures), files.write(engine, workspace, out, options.format, options.incident)
+    with alone(workspace.place):
+        failures = pipeline.run(engine, workspace, options.inputs, common.settings(options), progress)
+        progress.step(STEP)
+        return list(failures), files.write(engine, workspace, out, options.format, options.incident)
 
 
 def _complain(failures: Iterable[Row]) -> None:

@@ -32,6 +32,14 @@ def duration(text: str) -> int:
     return round(float(found[1]) * UNITS[found[2]])
 
 
+def days(text: str) -> int:
+    """us.  A number alone would be seconds."""
+    found = duration(text)
+    if found < UNITS["d"]:
+        raise wrong(text, "at least one day, such as 90d")
+    return found
+
+
 def count(text: str) -> int:
     if text.isascii() and text.isdigit():
         return int(text)

@@ -67,21 +67,61 @@ def load(
     engine.load_files(name, place, files, named)
 
 
-def replace(engine: Engine, view: str, place: str, gone: Chosen) -> int:
-    """What a view gives, in place of all files of chosen folders: one commit; its version.
+def merge(engine: Engine, view: str, place: str, gone: Chosen) -> int:
+    """What a view gives, in place of all rows of chosen folders: one commit; its version.
 
+    A row is its own key: one that is there already stays in its file.  So a folder with the same rows is not written,
+    and to one that has only gained some these are added; where rows have gone or are others, its files are replaced.
     The view has the columns `cluster` and `date`.  Columns that the table lacks are added to it."""
     columns = engine.ddl(view)
-    named = ", ".join(map(engine.dialect.name, engine.columns(view)))
-    named = named.replace(engine.dialect.name("cluster"), "nullif(cluster, '') as cluster")  # a folder has a name
-    added = engine.spread(f"select {named} from {view}", place, FOLDERS)
     if not is_table(place):
         _create(place, columns, FOLDERS)
     table = _opened(place)
+    old = {file: folder for file, folder in _folders(table) if gone(*(folder[f"partition.{name}"] for name in FOLDERS))}
+    fresh, stale = _compared(engine, view, place, list(old), columns)
+    named = ", ".join(map(engine.dialect.name, engine.columns(view)))
+    named = named.replace(engine.dialect.name("cluster"), "nullif(cluster, '') as cluster")  # a folder has a name
+    added = engine.spread(f"select {named} from ({fresh})", place, FOLDERS)
     removed = {
-        file: folder for file, folder in _folders(table) if gone(*(folder[f"partition.{name}"] for name in FOLDERS))
+        file: of for file, of in old.items() if tuple(of[f"partition.{name}"] or "" for name in FOLDERS) in stale
     }
     return _commit(table, columns, [_add(place, file, columns) for file in added], removed)
+
+
+def _compared(
+    engine: Engine, view: str, place: str, old: Sequence[str], columns: str
+) -> tuple[str, set[tuple[str, ...]]]:
+    """(query of the rows to write, folders whose files go).  Two hashes tell a row, and how often it is there."""
+    if not old:
+        return f"select * from {view}", set()
+    engine.load_files("rows_there", place, old, columns)
+    known = "merge_cluster, merge_day, merge_one, merge_other"
+    for name, source in (("hashed_there", "rows_there"), ("hashed_now", view)):
+        engine.view(name, f"select *, {_hashes(engine, columns)} from {source}")
+        engine.view(f"{name}_counts", f"select {known}, count(*) as merge_n from {name} group by {known}")
+    same = " and ".join(f"a.{column} = b.{column}" for column in known.split(", "))
+    less = f"left join hashed_now_counts as b on {same} where coalesce(b.merge_n, 0) < a.merge_n"
+    folders = engine.rows(
+        f"select distinct a.merge_cluster as c, a.merge_day as d from hashed_there_counts as a {less}"
+    )
+    engine.table("merge_stale", "c string, d string", folders)
+    turn = f"row_number() over (partition by {known} order by merge_one) as merge_turn"
+    fresh = f"""
+select a.* from (select *, {turn} from hashed_now) as a
+left join hashed_there_counts as b on {same}
+left join merge_stale as s on s.c = a.merge_cluster and s.d = a.merge_day
+where s.c is not null or b.merge_n is null or a.merge_turn > b.merge_n"""
+    return fresh, {(row["c"], row["d"]) for row in folders}
+
+
+def _hashes(engine: Engine, columns: str) -> str:
+    """Columns of a SELECT; `cluster` and `date` are never NULL in them."""
+    dialect, values = engine.dialect, []
+    for name, kind in columns_of(columns):
+        if name not in FOLDERS:
+            values.append(dialect.as_text(dialect.name(name)) if kind == _MAP else dialect.name(name))
+    both = f"{dialect.hashed(*values)} as merge_one, {dialect.hashed(chr(39) * 2, *values)} as merge_other"
+    return f"coalesce(cluster, '') as merge_cluster, coalesce(date, '') as merge_day, {both}"
 
 
 def name_files(place: str, files: Collection[Written], columns: str) -> int:

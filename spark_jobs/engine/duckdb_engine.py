@@ -18,7 +18,7 @@ _SPARKS: Final = {
     "VARCHAR": "string", "BIGINT": "bigint", "INTEGER": "int", "BOOLEAN": "boolean", "DOUBLE": "double",
     "MAP(VARCHAR, VARCHAR)": "map<string,string>", "VARCHAR[]": "array<string>", "BLOB": "binary",
 }  # fmt: skip
-_FOLDER: Final = "/cluster=([^/]*)/date=[^/]*/[^/]*$"
+_FOLDER: Final = "/cluster=([^/]*)/date=([^/]*)/[^/]*$"
 
 
 class DuckEngine:
@@ -62,8 +62,8 @@ class DuckEngine:
         """With exactly these columns: no row of a table that has them all is added."""
         self.table(f"none_{name}", columns, [])
         named = ", ".join(f'"{column}"' for column, _ in columns_of(columns))
-        told = f"nullif(regexp_extract(filename, '{_FOLDER}', 1), '__HIVE_DEFAULT_PARTITION__')"
-        cluster = f", coalesce(url_decode({told}), '') as cluster" if folders else ""
+        told = "url_decode(nullif(regexp_extract(filename, '{}', {}), '__HIVE_DEFAULT_PARTITION__'))".format
+        cluster = f", coalesce({told(_FOLDER, 1)}, '') as cluster, {told(_FOLDER, 2)} as date" if folders else ""
         options = "hive_partitioning = false, union_by_name = true" + (", filename = true" if folders else "")
         found = f"select *{cluster} from read_parquet({files}, {options}) union all by name " if files else ""
         self.view(name, f"select {named} from ({found}select * from none_{name})")
@@ -100,7 +100,7 @@ class DuckEngine:
         Path(path).mkdir(parents=True, exist_ok=True)
         where = f"partition_by ({', '.join(folders)}), append, filename_pattern 'part-{{uuid}}', return_files"
         self._connection.execute(f"copy ({query}) to {_text(path)} (format parquet, compression zstd, {where})")
-        ((_, files),) = self._connection.fetchall()
+        files = [file for _, of in self._connection.fetchall() for file in of or ()]
         return [_written(Path(file), Path(path)) for file in files]
 
     def written(self, path: str) -> list[Written]:

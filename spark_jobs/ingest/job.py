@@ -30,7 +30,7 @@ from typing import Final
 
 from spark_jobs import schema
 from spark_jobs.engine import delta
-from spark_jobs.engine.base import Engine, Written
+from spark_jobs.engine.base import Engine, Row, Written
 from spark_jobs.engine.spark import SparkEngine
 from spark_jobs.ingest import given as ingest_given
 from spark_jobs.ingest import local as ingest_local
@@ -39,7 +39,7 @@ from spark_jobs.ingest.given import IngestError
 from spark_jobs.ingest.local import IngestSettings, Outcome
 from spark_jobs.ingest.plan import UNREAD, Found, labels
 from spark_jobs.ingest.tables import Catalog
-from spark_jobs.schema import REMOVED
+from spark_jobs.schema import APART, LATE
 from spark_jobs.workspace import DELTA, PARQUET, Workspace
 
 EVENTS: Final = "events_raw"
@@ -157,6 +157,22 @@ def _small(
     ]  # fmt: skip
 
 
+def late(engine: Engine, workspace: Workspace, rows: Iterable[Row], computed: Iterable[str] | None) -> None:
+    """Names lines that came too late; those of files that have been computed now (None: of all) are so no longer."""
+    catalog, known = Catalog.load(engine, workspace), None if computed is None else {*computed}
+    old = [row for row in catalog.notes if row["certainty"] == LATE]
+    gone = [row for row in old if known is None or row["about"] in known]
+    new = [{**row, "certainty": LATE} for row in rows]
+    if gone or new:
+        catalog.notes = [row for row in catalog.notes if row not in gone] + new
+        catalog.save(engine, workspace)
+
+
+def has_late(engine: Engine, workspace: Workspace) -> bool:
+    """Are there lines that no conclusion knows?"""
+    return any(row["certainty"] == LATE for row in Catalog.load(engine, workspace).notes)
+
+
 # ---- paths ----------------------------------------------------------------------------------------------------------
 
 
@@ -209,7 +225,7 @@ def _entered(engine: Engine, workspace: Workspace, catalog: Catalog, outcome: Ou
         catalog.blame(name, ())
     for name, (since, faults) in outcome.faults.items():
         catalog.blame(name, faults, since)
-    kept = (row for row in catalog.notes if row["certainty"] == REMOVED or row["cluster"] not in outcome.notes)
+    kept = (row for row in catalog.notes if row["certainty"] in APART or row["cluster"] not in outcome.notes)
     catalog.notes = list(kept)
     catalog.notes += [row for rows in outcome.notes.values() for row in rows]
     return bool(new) or bool(stale)

@@ -137,7 +137,7 @@ def _replace(engine: Engine, part: Part, table: str) -> None:
         own = f"nullif(greatest({first}, least({last}, coalesce({own}, {first}))), '')"  # clocks differ at midnight
         source += " left join era_days on of_cluster = coalesce(cluster, '')"
     engine.view("dated", f"select made.*, {own} as date from {source}")
-    delta.replace(engine, "dated", part.whole.path(table), part.replaces)
+    delta.merge(engine, "dated", part.whole.path(table), part.replaces)
 
 
 def _day(engine: Engine, moment: str) -> str:

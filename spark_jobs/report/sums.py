@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from spark_jobs.schema import REMOVED
+from spark_jobs.schema import APART
 
 Row = dict[str, Any]
 COUNTED: Final = (
@@ -56,7 +56,7 @@ def outages(rows: Sequence[Row], clients: Sequence[Mapping[str, Any]]) -> Row:
 def ingest(files: Sequence[Row], faults: Iterable[Row], notes: Iterable[Row]) -> Row:
     """What was read of `files`.  `refused`: logs that could not be read to their end, and why; `others`: files that are
     no logs; `faults`: the first lines that are wrong; `covered`: lines that a better log says, too; `removed`: days of
-    which nothing is known any more."""
+    which nothing is known any more, and lines that came too late to be in any conclusion."""
     notes = list(notes)
     read = [row for row in files if row["state"] not in ("refused", "other", "copy")]
     names = {row["name"] for row in files}
@@ -68,6 +68,6 @@ def ingest(files: Sequence[Row], faults: Iterable[Row], notes: Iterable[Row]) ->
         "refused": [row for row in files if row["state"] in ("refused", "damaged")],
         "others": [row["name"] for row in files if row["state"] == "other"],
         "read": read,
-        "notes": [row for row in notes if row["certainty"] != REMOVED],
-        "removed": [f"{row['cluster']}: {row['text']}" for row in notes if row["certainty"] == REMOVED],
+        "notes": [row for row in notes if row["certainty"] not in APART],
+        "removed": [f"{row['cluster']}: {row['text']}" for row in notes if row["certainty"] in APART],
     }

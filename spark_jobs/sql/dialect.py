@@ -38,6 +38,10 @@ class Dialect:
         listed = ", ".join(values)
         return f"xxhash64({listed})" if self.spark else f"cast(hash({listed}) >> 1 as bigint)"
 
+    def as_text(self, value: str) -> str:
+        """Of a map: Spark hashes none."""
+        return f"to_json({value})" if self.spark else f"cast({value} as varchar)"
+
     def numbers(self, first: str, last: str) -> str:
         """A column of a SELECT: one row for each number of [first, last]."""
         return f"explode(sequence({first}, {last}))" if self.spark else f"unnest(generate_series({first}, {last}))"

@@ -42,7 +42,7 @@ OVERVIEW: Final = "report.json"
 @dataclass(frozen=True)
 class Watched:
     """`segments`: closed ones that were new, or had grown.  `rows`: that were added.  `clusters`: computed again, with
-    so many rows (`again`).  `new`, `changed`: rows of `incidents`, by time."""
+    so many rows (`again`).  `new`, `changed`: rows of `incidents`, by time.  `late`: what came too late, in words."""
 
     segments: int = 0
     rows: int = 0
@@ -50,10 +50,11 @@ class Watched:
     again: int = 0
     new: list[Row] = field(default_factory=list)
     changed: list[Row] = field(default_factory=list)
+    late: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
-        """For each new incident: when, where, what, how long."""
-        return [line(row) for row in self.new]
+        """For each new incident: when, where, what, how long; and what came too late."""
+        return [*map(line, self.new), *self.late]
 
 
 def line(row: Row) -> str:
@@ -71,18 +72,20 @@ def run(
     progress: Progress = QUIET,
     out: Path | None = None,
     batch: int = watch_stream.BATCH,
+    late: int | None = None,
 ) -> Watched:
     """Take what is new, compute what it changes, write the report into `out`.
 
-    `checkpoint`: folder of the stream's, for Spark; `batch`: files that it gives at once.  Raises what `ingest.run`
-    raises, and WrongVersion."""
+    `checkpoint`: folder of the stream's, for Spark; `batch`: files that it gives at once; `late`: days that ended so
+    many before the newest of their cluster are closed, in Delta tables.  Raises what `ingest.run` does."""
     progress.step("files")
     rows = take(engine, workspace, inputs, checkpoint, settings, progress, batch)
-    found = watch_memory.files(engine, workspace, settings.digest())
+    found = watch_memory.files(engine, workspace, settings.digest(), late)
     if not found.now:
         return Watched()
     if found.changed:
         _compute(engine, workspace, settings, progress, found)
+        ingest.late(engine, workspace, found.late, {file for era in found.eras for file in era.files})
     incidents = watch_memory.incidents(engine, workspace)
     if out is not None and (found.changed or incidents.new or not (out / OVERVIEW).exists()):
         report.write(engine, workspace, out)
@@ -90,7 +93,8 @@ def run(
         watch_memory.remember(engine, workspace, found.now)
         watch_memory.announced(engine, workspace, incidents.now)
     again = found.events if found.changed else 0
-    return Watched(found.segments, rows, tuple(sorted(found.stale)), again, incidents.new, incidents.changed)
+    told = tuple(f"{row['cluster']}: {row['text']}" for row in found.late)
+    return Watched(found.segments, rows, tuple(sorted(found.stale)), again, incidents.new, incidents.changed, told)
 
 
 # ---- take -----------------------------------------------------------------------------------------------------------
@@ -129,6 +133,8 @@ def _among(paths: Collection[str]) -> Callable[[Found], bool]:
 
 
 def _compute(engine: Engine, workspace: Workspace, settings: Settings, progress: Progress, found: Files) -> None:
+    if found.late and not found.eras:
+        return
     if found.stale >= found.clusters and not found.eras:
         pipeline.after_ingest(engine, workspace, settings, progress)
         return

@@ -6,6 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date, timedelta
 from hashlib import sha256
 from typing import Any, Final
 
@@ -27,7 +28,7 @@ class Files:
     """`now`: rows of `watched` as they should be.  `changed`: names of files that are not what they were, of which
     `segments` are segments.  `stale`: clusters that have, or had, rows of them; `eras`: what of these is to be
     computed, none if they are as a whole; `gone`: what had rows of them, None: nobody knows.  `events`: of the files
-    that are computed again."""
+    that are computed again.  `late`: notes on those that came for days that are closed, which are not."""
 
     now: tuple[Row, ...]
     changed: frozenset[str]
@@ -36,6 +37,7 @@ class Files:
     eras: tuple[Era, ...] = ()
     gone: tuple[Era, ...] | None = ()
     events: int = 0
+    late: tuple[Row, ...] = ()
 
     @property
     def clusters(self) -> frozenset[str]:
@@ -43,8 +45,8 @@ class Files:
         return frozenset(row["cluster"] for row in self.now)
 
 
-def files(engine: Engine, workspace: Workspace, settings: str) -> Files:
-    """Compare; `settings`: what else decides about the tables."""
+def files(engine: Engine, workspace: Workspace, settings: str, late: int | None = None) -> Files:
+    """Compare; `settings`: what else decides about the tables; `late`: days after which a day is closed."""
     workspace.load(engine, "files")
     states = {row["name"]: row for row in engine.rows(f"select {', '.join((*_STATE, *_TIMES))} from files")}
     now = {name: _digest([settings, {key: row[key] for key in _STATE}]) for name, row in states.items()}
@@ -62,6 +64,9 @@ def files(engine: Engine, workspace: Workspace, settings: str) -> Files:
     known = Files(tuple(rows), frozenset(changed), len(segments), frozenset(stale))
     if workspace.format == DELTA:
         known = _by_era(engine, workspace, known, was if before else None)
+        known = known if late is None or known.gone is None else _in_time(known, late, states)
+    if known.late and not known.eras:
+        return known
     again = {file for era in known.eras for file in era.files} or {
         row["file"] for row in rows if row["cluster"] in stale
     }
@@ -78,6 +83,28 @@ def _by_era(engine: Engine, workspace: Workspace, files: Files, was: Sequence[Ro
     old = tuple({Era(row["cluster"], row["first"], row["last"]) for row in was or ()})
     chosen = tuple(era for era in found if era.files & files.changed or any(era.meets(one) for one in old))
     return replace(files, eras=chosen or old, gone=None if was is None else old)
+
+
+def _in_time(files: Files, late: int, states: Mapping[str, Row]) -> Files:
+    """Without the eras that ended more than so many days before the newest line of their cluster."""
+    newest: dict[str, str] = {}
+    for row in files.now:
+        newest[row["cluster"]] = max(row["last"] or "", newest.get(row["cluster"], ""))
+    limits = {name: (date.fromisoformat(last) - timedelta(late)).isoformat() for name, last in newest.items() if last}
+    closed = [era for era in files.eras if era.last < limits.get(era.cluster, "")]
+    notes = [
+        {"cluster": era.cluster, "about": file, "text": _came_late(file, era, newest[era.cluster], states[file])}
+        for era in closed for file in sorted(era.files & files.changed)
+    ]  # fmt: skip
+    left = tuple(era for era in files.eras if era not in closed)
+    gone = tuple(one for one in files.gone or () if not any(era.meets(one) for era in closed))
+    return replace(files, eras=left, gone=gone, stale=frozenset(era.cluster for era in left), late=tuple(notes))
+
+
+def _came_late(file: str, era: Era, newest: str, state: Row) -> str:
+    days = era.first if era.first == era.last else f"{era.first} to {era.last}"
+    came = f"{state['events'] or 0} lines of {file}, of {days}, came or changed when {newest} was known"
+    return f"{came}: too late for `watch`, they are in no conclusion until `report` is run"
 
 
 def _by_file(rows: Iterable[Row]) -> dict[str, list[Row]]:

@@ -125,7 +125,7 @@ def test_both_engines_write_and_read_names_of_any_form(
         kept = {name or None for name in names[:number]}
         engine.table("rows", "cluster string, n bigint, attrs map<string,string>", rows[number:])
         engine.view("dated", "select *, case when n = 1 then null else '2026-01-01' end as date from rows")
-        delta.replace(engine, "dated", place, partial(lambda kept, name, _: name not in kept, kept))
+        delta.merge(engine, "dated", place, partial(lambda kept, name, _: name not in kept, kept))
         for reader in engines[:2]:
             delta.load(reader, "found", place)
             found = reader.rows("select * from found order by n")
@@ -147,7 +147,7 @@ def test_a_table_of_the_first_version_is_read_and_extended(fleet: Fleet, duck: D
     before = of_columns(fleet, duck, "outages")
     columns = duck.ddl("found") + ", later string"
     duck.table("rows", columns + ", date string", [{"cluster": "red", "later": "x", "date": "2026-07-01"}])
-    delta.replace(duck, "rows", fleet.workspace.path("outages"), lambda name, _: name == "red")
+    delta.merge(duck, "rows", fleet.workspace.path("outages"), lambda name, _: name == "red")
     assert of_columns(fleet, duck, "outages") == [*before, "later"]
     fleet.workspace.load(duck, "events_raw")
     assert duck.columns("events_raw") == list(schema.NAMES)
