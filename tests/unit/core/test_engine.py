@@ -470,7 +470,7 @@ def test_a_message_like_an_earlier_one_is_not_asked_for(client: MemoryClient, qu
 
 @pytest.mark.parametrize("change", [None, b"another key", Mark()])
 def test_any_change_of_bindings_forgets_where_headers_lead(
-    engine: Engine, client: MemoryClient, asked: list[bytes], change: object
+    engine: Engine, client: MemoryClient, asked: list[bytes], change: bytes | Mark | None
 ) -> None:
     for _ in range(3):
         client.publish(b"x", "a", headers={"h": 1})
