@@ -83,7 +83,8 @@ async def _serve(target: Target, host: str, port: int, tls: ssl.SSLContext | Non
 
 def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(format=f"%(asctime)s {PROGRAM}: %(message)s")
-    logging.getLogger("pika").setLevel(logging.CRITICAL)
+    for name in ("pika", "aiohttp.server"):  # of peers that break a protocol, whose requests are answered
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     return run_tool(lambda words: run_parsed(make_parser(), words, run), arguments, f"{PROGRAM}: ")
 
 

@@ -3,8 +3,7 @@
 
 The broker takes 64 connections of tools and other brokers.  So while anybody waits, one connection follows the events,
 with the login of one who waits: another one's when that one has gone or may not any more.  What it reads only says whom
-to wake; a reader asks for itself then, and sees what its own user may.  Those who wait are also woken when the
-connection fails.
+to wake; a reader asks for itself then, and sees what its own user may.  If the broker is lost, all are told.
 """
 
 from __future__ import annotations
@@ -49,9 +48,14 @@ class Waiter:
     takes: Callable[[str], bool]
     woken: asyncio.Future[None]
 
-    def wake(self) -> None:
-        if not self.woken.done():
+    def wake(self, problem: Problem | None = None) -> None:
+        """`problem`: it would find the same if it asked."""
+        if self.woken.done():
+            return
+        if problem is None:
             self.woken.set_result(None)
+        else:
+            self.woken.set_exception(problem)
 
 
 class News:
@@ -64,12 +68,14 @@ class News:
         """The last events that were read: number and name."""
         self._thread = ThreadPoolExecutor(1, "news")
         self._task: asyncio.Task[None] | None = None
+        self._lost: Door | None = None
+        """Whose connection has failed: it is tried once more."""
 
     async def wait(
         self, door: Door, place: Place, takes: Callable[[str], bool], until: float, over: Callable[[], bool]
     ) -> bool:
         """True if it is worth asking the broker for what comes behind this place.  `until`: of the monotonic clock;
-        `over` is asked each second."""
+        `over` is asked each second.  Raises Problem (503) if the broker is lost."""
         if self._task is None or self._task.done():
             self._place = place
             self._recent.clear()
@@ -81,7 +87,7 @@ class News:
         try:
             while not waiter.woken.done() and not over() and (left := until - time.monotonic()) > 0:
                 await asyncio.wait([waiter.woken], timeout=min(LOOK, left))
-            return waiter.woken.done()
+            return waiter.woken.done() and waiter.woken.result() is None
         finally:
             self._waiters.discard(waiter)
 
@@ -95,9 +101,9 @@ class News:
         self._wake(lambda _: True)
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _wake(self, whom: Callable[[Waiter], bool]) -> None:
+    def _wake(self, whom: Callable[[Waiter], bool], problem: Problem | None = None) -> None:
         for waiter in filter(whom, self._waiters):
-            waiter.wake()
+            waiter.wake(problem)
 
     @property
     def _asleep(self) -> list[Waiter]:
@@ -106,16 +112,24 @@ class News:
     async def _follow(self) -> None:
         """While anybody waits."""
         await asyncio.sleep(0)
-        while asleep := self._asleep:
-            door = asleep[0].door
+        while doors := [waiter.door for waiter in self._asleep]:
+            door = self._lost if self._lost in doors else doors[0]
             try:
                 await self._follow_as(door)
             except Problem as problem:
-                lost = problem.status == 503
-                self._wake(lambda waiter: lost or waiter.door == door)  # noqa: B023  called at once
+                self._failed(door, problem)
             except Exception:  # a defect: those who wait ask for themselves
                 log.exception("events are not followed")
                 self._wake(lambda _: True)
+
+    def _failed(self, door: Door, problem: Problem) -> None:
+        """The broker may have closed the connection because of its user only."""
+        again = problem.status == 503 and self._lost is None
+        if problem.status != 503:
+            self._wake(lambda waiter: waiter.door == door)
+        elif not again:
+            self._wake(lambda _: True, problem)
+        self._lost = door if again else None
 
     async def _follow_as(self, door: Door) -> None:
         """While one of this login waits.  Raises Problem."""
@@ -124,6 +138,7 @@ class News:
         try:
             while any(waiter.door == door for waiter in self._asleep):
                 self._read(await loop.run_in_executor(self._thread, _asked, broker, self._place))
+                self._lost = None
         finally:
             broker.close()
 

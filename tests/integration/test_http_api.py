@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -403,6 +404,20 @@ def test_wrong_requests(api: Api, method: str, path: str, body: Any, code: int) 
 @pytest.mark.parametrize("raw", [b"{", b"[]", b"5", b"\xff", b"[" * 100_000, b'{"a": NaN'])
 def test_bodies_that_are_none(api: Api, raw: bytes) -> None:
     assert api.request("PUT", "/queues/%2F/q", raw=raw)[0] == 400
+
+
+@pytest.mark.parametrize(
+    "line", [b"GET /api/\xc3\xa9 y HTTP/1.1", b"\x16\x03\x01\x02", b"GET / HTTP/9.9", b"A" * 100_000]
+)
+def test_what_is_no_http_is_refused_and_not_logged(
+    served: tuple[BrokerProcess, int], tmp_path: Path, line: bytes
+) -> None:
+    """Or anybody could fill the disk: each was a traceback of 20 lines (`serving` looks for one)."""
+    with serving(served[0], tmp_path) as port:
+        with contextlib.suppress(ConnectionError), socket.create_connection(("127.0.0.1", port), TIME) as peer:
+            peer.sendall(line + b"\r\n\r\n")
+            assert b"400 Bad Request" in peer.recv(65536)
+        assert len((tmp_path / "http.log").read_text().splitlines()) == 1
 
 
 def test_a_body_that_is_too_large(api: Api) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -97,6 +98,7 @@ class Broker:
         self.requests = 0
         self.open = 0
         self.refusal: Exception | None = None
+        self.refusals: dict[str, Exception] = {}
         self.while_waiting: Callable[[], None] = lambda: None
         self.note(*names)
 
@@ -117,14 +119,26 @@ class Broker:
         known = {"history": kept.history, "last": kept.last, "missed": missed}
         return {**known, "events": [shown(*each) for each in found]}
 
-    def __enter__(self) -> Broker:
+
+class Connection:
+    """Of a user."""
+
+    def __init__(self, broker: Broker, user: str) -> None:
+        self._broker, self._user = broker, user
+
+    def request(self, *words: Any) -> Any:
+        if error := self._broker.refusals.get(self._user):
+            raise error
+        return self._broker.request(*words)
+
+    def __enter__(self) -> Connection:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        self.open -= 1
+        self._broker.open -= 1
 
 
 def read(broker: Broker, text: str = "") -> tuple[bool, dict[str, Any], list[int]]:
@@ -197,12 +211,12 @@ class World:
         self.connections: list[str] = []
         self.refused: dict[str, Problem] = {}
 
-        def opened(door: Door) -> Broker:
+        def opened(door: Door) -> Connection:
             self.connections.append(door.target.login.user)
             if problem := self.refused.get(door.target.login.user):
                 raise problem
             broker.open += 1
-            return broker
+            return Connection(broker, door.target.login.user)
 
         monkeypatch.setattr(Door, "open", opened)
         monkeypatch.setattr(news, "LOOK", 0.02)
@@ -220,6 +234,13 @@ class World:
     async def ask(self, readers: events.Readers, text: str, user: str = "u") -> Any:
         door = Door(Target("h", login=Login(user, "p", "")))
         return await readers.answer(door, query(text), "1.2.3.4", lambda: self.gone)
+
+    @property
+    def followed(self) -> str:
+        """The user whose login `News` has, once each has asked once."""
+        ((user, count),) = Counter(self.connections).most_common(1)
+        assert count == 2
+        return user
 
     def asked(self, text: str) -> Any:
         return self.run(lambda readers: self.ask(readers, text))
@@ -271,14 +292,12 @@ def test_who_waits_is_told_what_its_own_user_may_see(world: World) -> None:
 
     async def story(readers: events.Readers) -> None:
         tasks = {user: asyncio.create_task(world.ask(readers, "since=1&wait=30", user)) for user in "abc"}
-        await wait_until(lambda: readers._waiting == 3 and len(world.connections) >= 4)
-        followed = world.connections[3]
+        await wait_until(lambda: readers._waiting == 3 and len(world.connections) == 4)
+        followed = world.followed
         world.refused[followed] = Problem(401, "not_authorised", "x")
-        world.broker.refusal = RequestRefused("no right", 403)
+        world.broker.refusals[followed] = RequestRefused("no right", 403)
         with pytest.raises(Problem, match="401"):
             await tasks.pop(followed)
-        world.broker.refusal = None
-        await asyncio.sleep(0.1)
         world.broker.note("bind")
         assert [len((await each)["events"]) for each in tasks.values()] == [1, 1]
 
@@ -296,6 +315,37 @@ def test_many_readers_are_one_connection_to_the_broker(world: World) -> None:
         assert (await world.ask(readers, "since=0"))["last"] == 1, "what does not wait is answered"
         world.broker.note("bind")
         assert {len((await each)["events"]) for each in tasks} == {1} and readers._waiting == 0
+
+    world.broker.while_waiting = lambda: time.sleep(0.01)
+    world.run(story)
+
+
+def test_a_broker_that_is_lost_is_not_asked_by_every_reader(world: World) -> None:
+    async def story(readers: events.Readers) -> None:
+        await world.ask(readers, "", "u")
+        tasks = [asyncio.create_task(world.ask(readers, "since=1&wait=30")) for _ in range(20)]
+        await wait_until(lambda: readers._waiting == 20 and world.broker.open == 1)
+        world.broker.refusal = ConnectionClosed("aborted")
+        found = await asyncio.gather(*tasks, return_exceptions=True)
+        assert {each.status for each in found} == {503} and len(world.connections) == 23
+
+    world.broker.while_waiting = lambda: time.sleep(0.01)
+    world.run(story)
+
+
+def test_a_connection_that_ends_because_of_its_user_is_no_lost_broker(world: World) -> None:
+    """A deleted user's connection is closed with 320, which is 503."""
+
+    async def story(readers: events.Readers) -> None:
+        tasks = {user: asyncio.create_task(world.ask(readers, "since=1&wait=30", user)) for user in "ab"}
+        await wait_until(lambda: readers._waiting == 2 and len(world.connections) == 3)
+        followed = world.followed
+        world.refused[followed] = Problem(401, "not_authorised", "Login failed")
+        world.broker.refusals[followed] = ConnectionClosed("320 the user was deleted", 320)
+        with pytest.raises(Problem, match="401"):
+            await tasks.pop(followed)
+        world.broker.note("bind")
+        assert [len((await each)["events"]) for each in tasks.values()] == [1]
 
     world.broker.while_waiting = lambda: time.sleep(0.01)
     world.run(story)
