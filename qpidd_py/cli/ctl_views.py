@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from qpidd_py.cli.config_listing import shown_octets
+from qpidd_py.cli.output import plain
 from qpidd_py.cli.target import UsageError
 
 Json = Mapping[str, Any]
@@ -47,7 +48,7 @@ def _shown(value: Any) -> str:
         return f"[{', '.join(map(_shown, value))}]"
     if isinstance(value, Mapping) and "base64" not in value:
         return f"[{', '.join(f'{name}={_shown(each)}' for name, each in value.items())}]"
-    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in shown_octets(value))
+    return plain(shown_octets(value))
 
 
 def _of(name: str) -> Column:

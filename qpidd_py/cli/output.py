@@ -3,7 +3,7 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 WIDTH = 80
@@ -13,6 +13,7 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Two blanks between columns; if lines were longer than 80, the widest column is cut."""
     if not rows:
         return
+    rows = [[plain(cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in (heads, *rows)) for column in range(len(heads))]
     while sum(widths) + 2 * (len(widths) - 1) > WIDTH and max(widths) > 8:
         widths[widths.index(max(widths))] -= 1
@@ -21,7 +22,19 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         print("  ".join(clip(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
+def plain(text: str) -> str:
+    """Clients name what is printed: nothing in it controls a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    print("\n".join(map(plain, lines)))
+
+
 def clip(text: str, width: int) -> str:
+    text = plain(text)
     return f"{text:<{width}}" if len(text) <= width else text[: width - 1] + "~"
 
 
@@ -33,7 +46,7 @@ def print_json(value: Any) -> None:
 
 def describe(error: BaseException) -> str:
     """One line, `ClassName: text`."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return plain(f"{type(error).__name__}: {' '.join(str(error).split())}")
 
 
 def installed_version() -> str:

@@ -17,7 +17,7 @@ from qpidd_py.amqp.management_client import ADMIN_PROPERTIES
 from qpidd_py.cli import config_listing as listing
 from qpidd_py.cli.client_socket import Deadline, ManagementSocket, RequestRefused, Target
 from qpidd_py.cli.method_socket import MethodSocket
-from qpidd_py.cli.output import print_json, run_tool
+from qpidd_py.cli.output import print_json, print_lines, run_tool
 from qpidd_py.cli.target import Options, Parser, UsageError, add_address_options, add_login_options, run_parsed
 
 PROGRAM = "qpid-config"
@@ -129,7 +129,7 @@ class Tool:
         if self._options.json:
             print_json({"exchanges": exchanges, "queues": queues})
         else:
-            print("\n".join(listing.overview(exchanges, queues)))
+            print_lines(listing.overview(exchanges, queues))
         return 0
 
     def _queues(self) -> list[dict[str, Any]]:
@@ -153,7 +153,7 @@ class Tool:
         if self._options.json:
             print_json(items if not self._options.recursive else {what: items, "bindings": bindings})
         elif items or not substring:
-            print("\n".join(self._lines(what, items, bindings)))
+            print_lines(self._lines(what, items, bindings))
         if substring and not items:
             raise RequestRefused(f"no {what[:-1]} has {substring!r} in its name")
         return 0

@@ -5,6 +5,7 @@ which pushes.  The name of its parameter says what it is, so that `del` and `lis
 line `Failed: Class: text` on standard output, with exit code 1.
 """
 
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -14,7 +15,7 @@ from uuid import uuid4
 from qpidd_py.broker.parameters import NO_ACK, ON_CONFIRM, SHOVEL
 from qpidd_py.cli.client_socket import DEFAULT_PORT, TLS_PORT, Deadline, ManagementSocket, RequestRefused, shown
 from qpidd_py.cli.client_socket import split_host_port as host_port
-from qpidd_py.cli.output import print_json, print_table, run_tool
+from qpidd_py.cli.output import print_json, print_lines, print_table, run_tool
 from qpidd_py.cli.target import (
     Options,
     Parser,
@@ -38,6 +39,8 @@ qpid-route [OPTIONS] route flush [BROKER]
 qpid-route [OPTIONS] link list [BROKER]"""
 PREFIX: Final = "qpid-route "
 """Of the names of its parameters."""
+_NAME: Final = re.compile(rf"{PREFIX}(?:pull|push) (?P<kind>route|queue) \S+ .+", re.DOTALL)
+_KEYS: Final = {"route": ("dest-exchange", "src-exchange", "src-exchange-key"), "queue": ("dest-exchange", "src-queue")}
 WAYS: Final = {False: "pull", True: "push"}
 _NOT_HERE: Final[Mapping[str, str]] = {
     "dynamic": "routes that follow the bindings of the destination are not here; add a route for each key",
@@ -115,7 +118,7 @@ class Tool:
 
     def show(self, here: str) -> None:
         rows = [_row(route, here) for route in self._routes()]
-        print_json(rows) if self._options.json else print("\n".join(" ".join(row.values()) for row in rows))
+        print_json(rows) if self._options.json else print_lines(" ".join(row.values()) for row in rows)
 
     def links(self) -> None:
         """The other brokers, as qpid-route shows them."""
@@ -129,7 +132,7 @@ class Tool:
     # ---- parts
 
     def _routes(self) -> list[dict[str, Any]]:
-        return [item for item in self._ask("parameter.list") if item["name"].startswith(PREFIX)]
+        return [item for item in self._ask("parameter.list") if _is_route(item)]
 
     def _clear(self, name: str) -> None:
         self._ask("parameter.clear", component=SHOVEL, name=name)
@@ -161,6 +164,13 @@ class Tool:
     @property
     def _encrypted(self) -> bool:
         return bool(self._options.transport == "ssl")
+
+
+def _is_route(item: Mapping[str, Any]) -> bool:
+    """Whoever may set a parameter may give it any name."""
+    found = _NAME.fullmatch(item["name"])
+    wanted = _KEYS.get(found["kind"], ()) if found else ()
+    return bool(wanted) and all(isinstance(item["value"].get(name), str) for name in wanted)
 
 
 def _parts(route: Mapping[str, Any]) -> tuple[str, str, str]:

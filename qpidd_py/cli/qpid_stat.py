@@ -14,7 +14,7 @@ from typing import Any, Final
 from qpidd_py.cli import stat_views
 from qpidd_py.cli.client_socket import BrokerError, Deadline, ManagementSocket, Target
 from qpidd_py.cli.config_listing import to_the_right
-from qpidd_py.cli.output import describe, print_json, print_table, run_tool
+from qpidd_py.cli.output import describe, print_json, print_lines, print_table, run_tool
 from qpidd_py.cli.stat_views import VIEWS, Json, View
 from qpidd_py.cli.target import Options, Parser, UsageError, add_address_options, add_login_options, run_parsed
 
@@ -115,7 +115,7 @@ class Tool:
             print_json(info)
             return
         show = SCREENS[self._options.what]
-        print("\n".join(f"{name + ':':<24}{value}" for name, value in show(info)))
+        print_lines(f"{name + ':':<24}{value}" for name, value in show(info))
 
     def _table(self, view: View, items: list[Json], before: list[Json] | None, seconds: float) -> None:
         items = [item for item in items if view.has(item, self._options.substring)]

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from qpidd_py.cli.client_socket import Deadline, ManagementSocket, RequestRefused, Target
 from qpidd_py.cli.ctl_views import LISTS
-from qpidd_py.cli.output import print_json, run_tool
+from qpidd_py.cli.output import plain, print_json, run_tool
 from qpidd_py.cli.qpid_passwd import SCRAM_HELP, ask_password
 from qpidd_py.cli.target import (
     Options,
@@ -267,7 +267,7 @@ def run(options: Options, target: Target, deadline: Deadline) -> int:
     elif isinstance(result, list):
         print("\n".join(result)) if result else None
     elif result:
-        print("\n".join(f"{name}\t{value}" for name, value in result.items()))
+        print("\n".join(f"{name}\t{plain(str(value))}" for name, value in result.items()))
     return 0
 
 

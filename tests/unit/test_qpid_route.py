@@ -73,6 +73,31 @@ def test_queues_pushes_and_options(route: Route, server: SocketBroker) -> None:
     assert route("route", "flush", "HERE") == (0, "") and list(values(server)) == ["other"]
 
 
+def test_parameters_that_are_no_routes_of_this_tool(route: Route, server: SocketBroker) -> None:
+    """Whoever may set parameters may give them any name; one of them must not hide the routes from the others."""
+    ends = {"src-uri": "amqp://far", "dest-uri": "amqp://"}
+    queue = {**ends, "src-queue": "q", "dest-queue": "q"}
+    put = server.broker.vhost.configuration.settings.put
+    for name in ("", "x", "pull", "pull route far", "pull route far x k", "up queue far x q", "pull link far x q"):
+        put(Key("shovel", "/", f"{PREFIX}{name}"), queue)
+    route("queue", "add", "HERE", "far", "x", "q")
+    assert route("route", "list", "HERE") == (0, f"{server.address} far:5672 x (queue) q\n")
+    code, text = route("link", "list", "HERE")
+    assert code == 0 and text.count("far:5672") == 1
+    assert route("route", "flush", "HERE") == (0, "") and len(values(server)) == 7, "it deletes what it has made"
+
+
+def test_names_control_no_terminal(route: Route, server: SocketBroker) -> None:
+    hostile = "\x1b]0;x\x07\u202e"
+    assert route("route", "add", "HERE", "far", "x", "k")[0] == 0
+    ((name, value),) = values(server).items()
+    server.broker.vhost.configuration.settings.put(
+        Key("shovel", "/", name), {**value, "dest-exchange": hostile, "src-exchange-key": hostile}
+    )
+    code, text = route("route", "list", "HERE")
+    assert code == 0 and text.strip().isprintable() and "\\x1b]0;x\\x07\\u202e" in text
+
+
 WRONG = [
     (("dynamic", "add", "HERE", "far", "x"), "routes that follow the bindings of the destination are not here"),
     (("route", "map", "HERE"), "each broker lists its own routes"),
