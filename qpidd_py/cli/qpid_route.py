@@ -13,9 +13,18 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from qpidd_py.broker.parameters import NO_ACK, ON_CONFIRM, SHOVEL
-from qpidd_py.cli.client_socket import DEFAULT_PORT, TLS_PORT, Deadline, ManagementSocket, RequestRefused, shown
+from qpidd_py.cli.client_socket import (
+    DEFAULT_PORT,
+    TLS_PORT,
+    Deadline,
+    ManagementSocket,
+    RequestRefused,
+    Target,
+    shown,
+)
 from qpidd_py.cli.client_socket import split_host_port as host_port
 from qpidd_py.cli.output import print_json, print_lines, print_table, run_tool
+from qpidd_py.cli.route_map import mapped
 from qpidd_py.cli.target import (
     Options,
     Parser,
@@ -35,16 +44,19 @@ qpid-route [OPTIONS] route del DEST-BROKER SRC-BROKER EXCHANGE KEY
 qpid-route [OPTIONS] queue add DEST-BROKER SRC-BROKER DEST-EXCHANGE SRC-QUEUE
 qpid-route [OPTIONS] queue del DEST-BROKER SRC-BROKER DEST-EXCHANGE SRC-QUEUE
 qpid-route [OPTIONS] route list [BROKER]
+qpid-route [OPTIONS] route map [BROKER]
 qpid-route [OPTIONS] route flush [BROKER]
 qpid-route [OPTIONS] link list [BROKER]"""
 PREFIX: Final = "qpid-route "
 """Of the names of its parameters."""
 _NAME: Final = re.compile(rf"{PREFIX}(?:pull|push) (?P<kind>route|queue) \S+ .+", re.DOTALL)
 _KEYS: Final = {"route": ("dest-exchange", "src-exchange", "src-exchange-key"), "queue": ("dest-exchange", "src-queue")}
+QUEUE: Final = "(queue) "
+"""In front of the name of a queue, in the place of a key."""
 WAYS: Final = {False: "pull", True: "push"}
 _NOT_HERE: Final[Mapping[str, str]] = {
-    "dynamic": "routes that follow the bindings of the destination are not here; add a route for each key",
-    "map": "each broker lists its own routes: see route list",
+    "dynamic": "routes that follow the bindings of the destination are not here: they cannot be told from those of "
+    "other routes in a circle of brokers, nor taken back after a fail-over; add a route for each key",
     "link": "a link is there as long as a route needs it: see link list",
 }
 Ask = Callable[..., Any]
@@ -132,7 +144,7 @@ class Tool:
     # ---- parts
 
     def _routes(self) -> list[dict[str, Any]]:
-        return [item for item in self._ask("parameter.list") if _is_route(item)]
+        return _routes(self._ask)
 
     def _clear(self, name: str) -> None:
         self._ask("parameter.clear", component=SHOVEL, name=name)
@@ -166,6 +178,10 @@ class Tool:
         return bool(self._options.transport == "ssl")
 
 
+def _routes(ask: Ask) -> list[dict[str, Any]]:
+    return [item for item in ask("parameter.list") if _is_route(item)]
+
+
 def _is_route(item: Mapping[str, Any]) -> bool:
     """Whoever may set a parameter may give it any name."""
     found = _NAME.fullmatch(item["name"])
@@ -183,7 +199,7 @@ def _row(route: Mapping[str, Any], here: str) -> dict[str, str]:
     way, kind, places = _parts(route)
     value = route["value"]
     ends = (here, places) if way == WAYS[False] else (places, here)
-    key = f"(queue) {value['src-queue']}" if kind == "queue" else value["src-exchange-key"]
+    key = f"{QUEUE}{value['src-queue']}" if kind == "queue" else value["src-exchange-key"]
     return {"destination": ends[0], "source": ends[1], "exchange": value["dest-exchange"], "key": key}
 
 
@@ -212,6 +228,8 @@ def run(options: Options) -> int:
             _at(near, options, lambda tool: tool.add(kind, far, exchange, key, *tags))
         case ["route", "list", *rest] | ["list", *rest] if len(rest) <= 1 and rest != ["connections"]:
             _at(_first(rest), options, lambda tool: tool.show(_place(_first(rest))))
+        case ["route", "map", *rest] | ["map", *rest] if len(rest) <= 1:
+            _map(_first(rest), options)
         case ["route", "flush", *rest] | ["flush", *rest] if len(rest) <= 1:
             _at(_first(rest), options, Tool.flush)
         case ["link", "list", *rest] | ["list", "connections", *rest] if len(rest) <= 1:
@@ -236,6 +254,36 @@ def _at(broker: str, options: Options, work: Callable[[Tool], None]) -> None:
     config = config_of(options)
     with ManagementSocket(target_of(options, config), Deadline(timeout_of(options, config))) as socket:
         work(Tool(options, lambda method, **arguments: socket.request(method, arguments)))
+
+
+def _map(broker: str, options: Options) -> None:
+    """The routes of a broker, and of those that they lead to."""
+    options.broker = broker or options.broker
+    config = config_of(options)
+    seconds = timeout_of(options, config)
+
+    def routes_of(target: Target) -> list[Mapping[str, Any]]:
+        with ManagementSocket(target, Deadline(seconds)) as socket:
+            return [*_routes(lambda method, **arguments: socket.request(method, arguments))]
+
+    found = mapped(_place(broker), target_of(options, config), lambda route: _parts(route)[2], routes_of)
+    rows = [_row(route, name) for name, route in found.routes]
+    if options.json:
+        print_json({"brokers": found.brokers, "routes": rows, "not_asked": found.left})
+        return
+    print_lines(["", "Finding Linked Brokers:"])
+    print_lines(f"    {name}... {why or 'Ok'}" for name, why in found.brokers.items())
+    if found.left:
+        print_lines([f"    {found.left} more were not asked"])
+    print_lines(["", "Static Routes:", "", *(map(_line, rows) if rows else ["    none found"])])
+
+
+def _line(row: Mapping[str, str]) -> str:
+    """As qpid-route shows one in a map."""
+    exchange, key = row["exchange"], row["key"]
+    queue = key.removeprefix(QUEUE)
+    source = f"(queue={queue})" if key.startswith(QUEUE) else f"(ex={exchange}) key={key}"
+    return f"    {row['destination']}(ex={exchange}) <= {row['source']}{source}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from qpidd_py.broker.settings import Key
+from qpidd_py.cli import route_map
 from qpidd_py.cli.qpid_route import PREFIX, main
 from tests.support.socket_broker import SocketBroker
 
@@ -73,6 +74,60 @@ def test_queues_pushes_and_options(route: Route, server: SocketBroker) -> None:
     assert route("route", "flush", "HERE") == (0, "") and list(values(server)) == ["other"]
 
 
+def test_a_map_of_brokers_that_lead_to_each_other(route: Route, server: SocketBroker) -> None:
+    assert route("route", "map", "HERE")[1].split() == [
+        *("Finding", "Linked", "Brokers:", f"{server.address}...", "Ok", "Static", "Routes:", "none", "found")
+    ]
+    with SocketBroker() as far:
+        address = f"guest/guest@{far.address}"
+        assert route("route", "add", "HERE", address, "amq.topic", "a.#") == (0, "")
+        assert route("-s", "queue", "add", "[::1]:1", far.address, "x", "q")[0] == 0
+        assert route("route", "add", far.address, server.address, "amq.topic", "a.#")[0] == 0
+        code, text = route("route", "map", "HERE")
+        assert code == 0 and text.count(f"    {far.address}... Ok\n") == text.count(f"{server.address}... Ok\n") == 1
+        assert "    [::1]:1... " in text and "Errno" not in text and "refused" in text.lower()
+        for line in (
+            f"    {server.address}(ex=amq.topic) <= {far.address}(ex=amq.topic) key=a.#\n",
+            f"    {far.address}(ex=amq.topic) <= {server.address}(ex=amq.topic) key=a.#\n",
+            f"    [::1]:1(ex=x) <= {far.address}(queue=q)\n",
+        ):
+            assert line in text
+        found = json.loads(route("map", "HERE", "--json")[1])
+        assert len(found["routes"]) == 3 and found["brokers"][far.address] == "" and found["not_asked"] == 0
+
+
+def test_a_map_sends_the_login_of_the_caller_to_nobody_else(route: Route, server: SocketBroker) -> None:
+    """A route may name any host, as one that only wants to learn passwords."""
+    logins: list[Any] = []
+
+    def learn(attempt: Any, decided: Callable[[Any], None]) -> None:
+        logins.append(attempt.response)
+        decided(None)
+
+    with SocketBroker(authenticate=learn) as thief:
+        route("route", "add", "HERE", f"eve/known@{thief.address}", "x", "k")
+        route("route", "add", "HERE", thief.address, "y", "k")
+        code, text = route("route", "map", f"guest/guest@{server.address}")
+        assert code == 0 and "AuthenticationFailure" in text and "known" not in text
+    assert logins == [b"\0eve\0known"]
+
+
+@pytest.mark.parametrize("uri", ["amqp://h:99999", "amqp://[", "amqp://u:p%ff@h:x"])
+def test_a_map_with_an_address_that_is_none(route: Route, server: SocketBroker, uri: str) -> None:
+    value = {"src-uri": uri, "dest-uri": "amqp://", "dest-exchange": "x", "src-queue": "q"}
+    server.broker.vhost.configuration.settings.put(Key("shovel", "/", f"{PREFIX}pull queue h:1 x q"), value)
+    code, text = route("route", "map", "HERE")
+    assert code == 0 and "    h:1... ValueError: " in text and "Static Routes:" in text
+
+
+def test_a_map_is_bounded(route: Route, server: SocketBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(route_map, "BROKERS", 3)
+    for port in range(1, 6):
+        route("route", "add", "HERE", f"127.0.0.1:{port}", "x", "k")
+    code, text = route("route", "map", "HERE")
+    assert code == 0 and text.count("...") == 3 and "    3 more were not asked\n" in text
+
+
 def test_parameters_that_are_no_routes_of_this_tool(route: Route, server: SocketBroker) -> None:
     """Whoever may set parameters may give them any name; one of them must not hide the routes from the others."""
     ends = {"src-uri": "amqp://far", "dest-uri": "amqp://"}
@@ -100,7 +155,6 @@ def test_names_control_no_terminal(route: Route, server: SocketBroker) -> None:
 
 WRONG = [
     (("dynamic", "add", "HERE", "far", "x"), "routes that follow the bindings of the destination are not here"),
-    (("route", "map", "HERE"), "each broker lists its own routes"),
     (("link", "add", "HERE", "far"), "a link is there as long as a route needs it"),
     (("route", "add", "HERE", "far", "x"), "unexpected arguments: route add"),
     (("route", "add", "HERE", "far", "x", "k", "tag", "a,b", "c"), "unexpected arguments: route add"),
