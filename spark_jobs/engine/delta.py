@@ -33,6 +33,9 @@ FOLDERS: Final = ("cluster", "date")
 _NONE: Final = "__HIVE_DEFAULT_PARTITION__"
 _TYPES: Final = {"long": "bigint", "integer": "int"}
 _MAP: Final = "map<string,string>"
+COMPARED: Final = 200_000
+"""Rows of a folder: to write more of them anew costs less than to compare them one by one."""
+
 Chosen = Callable[[str | None, str | None], bool]
 """By cluster and date of a file's folder."""
 
@@ -70,9 +73,9 @@ def load(
 def merge(engine: Engine, view: str, place: str, gone: Chosen) -> int:
     """What a view gives, in place of all rows of chosen folders: one commit; its version.
 
-    A row is its own key: one that is there already stays in its file.  So a folder with the same rows is not written,
-    and to one that has only gained some these are added; where rows have gone or are others, its files are replaced.
-    The view has the columns `cluster` and `date`.  Columns that the table lacks are added to it."""
+    A row is its own key: one that is there already stays in its file.  A folder with the same rows is not written; one
+    that has only gained some (and has no more than COMPARED) gets these; in all others the files are replaced.  The view
+    has the columns `cluster` and `date`.  Columns that the table lacks are added to it."""
     columns = engine.ddl(view)
     if not is_table(place):
         _create(place, columns, FOLDERS)
@@ -91,27 +94,63 @@ def merge(engine: Engine, view: str, place: str, gone: Chosen) -> int:
 def _compared(
     engine: Engine, view: str, place: str, old: Sequence[str], columns: str
 ) -> tuple[str, set[tuple[str, ...]]]:
-    """(query of the rows to write, folders whose files go).  Two hashes tell a row, and how often it is there."""
+    """(query of the rows to write, folders whose files go).  Sums of hashes tell which folders are the same; only of
+    those with more rows than before, and not very many, the rows are compared: by two hashes, and how often each is."""
     if not old:
         return f"select * from {view}", set()
     engine.load_files("rows_there", place, old, columns)
-    known = "merge_cluster, merge_day, merge_one, merge_other"
     for name, source in (("hashed_there", "rows_there"), ("hashed_now", view)):
         engine.view(name, f"select *, {_hashes(engine, columns)} from {source}")
-        engine.view(f"{name}_counts", f"select {known}, count(*) as merge_n from {name} group by {known}")
-    same = " and ".join(f"a.{column} = b.{column}" for column in known.split(", "))
-    less = f"left join hashed_now_counts as b on {same} where coalesce(b.merge_n, 0) < a.merge_n"
-    folders = engine.rows(
-        f"select distinct a.merge_cluster as c, a.merge_day as d from hashed_there_counts as a {less}"
+    before, now = (_sums(engine, name) for name in ("hashed_there", "hashed_now"))
+    grown = {folder for folder in before.keys() & now.keys() if before[folder][0] < now[folder][0] <= COMPARED}
+    grown -= _with_losses(engine, grown)
+    stale = {folder for folder in before if now.get(folder) != before[folder]} - grown
+    _folders_table(engine, "merge_all", (now.keys() - before.keys()) | (stale & now.keys()))
+    return f"{_IN.format('*', 'hashed_now', 'merge_all')} union all {_more(engine, grown)}", stale
+
+
+_KNOWN: Final = "merge_cluster, merge_day, merge_one, merge_other"
+_SAME: Final = " and ".join(f"a.{column} = b.{column}" for column in _KNOWN.split(", "))
+_IN: Final = "select {} from {} where exists (select 1 from {} where c = merge_cluster and d = merge_day)"
+
+
+def _folders_table(engine: Engine, name: str, folders: Collection[tuple[str, ...]]) -> None:
+    engine.table(name, "c string, d string", [{"c": cluster, "d": day} for cluster, day in sorted(folders)])
+
+
+def _sums(engine: Engine, view: str) -> dict[tuple[str, ...], tuple[int, ...]]:
+    """Folder → how many rows, and sums of their hashes."""
+    sums = "count(*) as n, bit_xor(merge_one) as x, cast(sum(merge_other & 4294967295) as bigint) as y"
+    rows = engine.rows(
+        f"select merge_cluster as c, merge_day as d, {sums} from {view} group by merge_cluster, merge_day"
     )
-    engine.table("merge_stale", "c string, d string", folders)
-    turn = f"row_number() over (partition by {known} order by merge_one) as merge_turn"
-    fresh = f"""
-select a.* from (select *, {turn} from hashed_now) as a
-left join hashed_there_counts as b on {same}
-left join merge_stale as s on s.c = a.merge_cluster and s.d = a.merge_day
-where s.c is not null or b.merge_n is null or a.merge_turn > b.merge_n"""
-    return fresh, {(row["c"], row["d"]) for row in folders}
+    return {(row["c"], row["d"]): (row["n"], row["x"], row["y"]) for row in rows}
+
+
+def _with_losses(engine: Engine, grown: Collection[tuple[str, ...]]) -> set[tuple[str, ...]]:
+    """Of folders with more rows than before those in which one is missing that was there."""
+    _folders_table(engine, "merge_grown", grown)
+    if not grown:
+        return set()
+    for name in ("hashed_there", "hashed_now"):
+        inside = _IN.format(_KNOWN, name, "merge_grown")
+        engine.view(f"{name}_counts", f"select {_KNOWN}, count(*) as merge_n from ({inside}) group by {_KNOWN}")
+    lost = f"left join hashed_now_counts as b on {_SAME} where coalesce(b.merge_n, 0) < a.merge_n"
+    rows = engine.rows(f"select distinct a.merge_cluster as c, a.merge_day as d from hashed_there_counts as a {lost}")
+    return {(row["c"], row["d"]) for row in rows}
+
+
+def _more(engine: Engine, grown: Collection[tuple[str, ...]]) -> str:
+    """Query of the rows that their folders did not have, or had less often."""
+    if not grown:
+        return "select * from hashed_now where false"
+    _folders_table(engine, "merge_grown", grown)
+    turn = f"*, row_number() over (partition by {_KNOWN} order by merge_one) as merge_turn"
+    numbered = _IN.format(turn, "hashed_now", "merge_grown")
+    engine.view("numbered_now", numbered)
+    named = ", ".join(f"a.{engine.dialect.name(name)}" for name in engine.columns("hashed_now"))
+    more = "b.merge_n is null or a.merge_turn > b.merge_n"
+    return f"select {named} from numbered_now as a left join hashed_there_counts as b on {_SAME} where {more}"
 
 
 def _hashes(engine: Engine, columns: str) -> str:

@@ -211,7 +211,7 @@ def _unmanaged(scene: Scene) -> Iterable[Found]:
     """An administrator had told Pacemaker to leave something alone, as far as the logs say."""
     last: dict[str, tuple[bool, str, Event]] = {}
     for event in scene.facts.kinds.get("abort", ()):
-        said = _UNMANAGED.search(attr(event, "by"))
+        said = _UNMANAGED.match(attr(event, "by"))
         if said and event["ts_est"] <= scene.incident.begin:
             on = (said[3] in ("true", "on", "yes", "1")) != (said[2] == "is-managed")
             last[said[0].partition("=")[0]] = on, f"{said[2]}={said[3]}, of {said['of'] or 'the cluster'}", event

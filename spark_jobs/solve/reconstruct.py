@@ -5,51 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from spark_jobs.data import table
 from spark_jobs.schema import Event
 from spark_jobs.solve import budget, cuts, hints, incidents, near_misses, phases, primaries, resources
 from spark_jobs.solve.signs import Facts
 
 Row = dict[str, Any]
-_TEXT, _LONG, _YES, _REAL, _TEXTS = "string", "bigint", "boolean", "double", "array<string>"
-
-
-def _columns(**names: str) -> dict[str, str]:
-    """Column -> type, of names grouped by type."""
-    return {name: type_ for group, type_ in _TYPES.items() for name in names.get(group, "").split()}
-
-
-_TYPES: Final = {"text": _TEXT, "long": _LONG, "yes": _YES, "real": _REAL, "texts": _TEXTS}
-_BOUND: Final = "{0} {0}_lo {0}_hi {0}_line"
-_WHERE: Final = "{0}_what {0}_node {0}_file"
-TABLES: Final = {
-    "incidents": _columns(
-        text="cluster incident type old_primary new_primary why file dual",
-        long="begin end term promotions seeds outages other_outages line_no total_us ts_begin ts_end",
-        yes="planned failover",
-        texts="evidence unknown",
-    ),
-    "phases": _columns(
-        text=f"cluster incident phase note {_WHERE.format('begin')} {_WHERE.format('end')}",
-        long=f"number {_BOUND.format('begin')} {_BOUND.format('end')} duration_us duration_lo_us duration_hi_us",
-        yes="known censored",
-    ),
-    "budget": _columns(text="cluster incident phase setting", long="duration_us setting_us", real="share"),
-    "primary_spans": _columns(
-        text="cluster node from_kind from_file to_kind to_file",
-        long="term from_lo from_est from_hi to_lo to_est to_hi from_line to_line confirms first_confirm last_confirm",
-    ),
-    "dual": _columns(
-        text="cluster incident old_node new_node roles verdict why",
-        long="old_term new_term at confirms_by_old confirms_by_new",
-        real="margin_ms error_ms margin_lo_ms margin_hi_ms",
-        texts="signs evidence",
-    ),
-    "resources": _columns(
-        text="cluster incident resource what old_node new_node", long="begin end down_lo down_hi", texts="evidence"
-    ),
-    "near_misses": _columns(text="cluster incident kind node text", long="at", texts="evidence"),
-    "hints": _columns(text="cluster incident rule text confidence", texts="evidence"),
-    "incident_outages": _columns(text="cluster incident client_id", long="ts_begin ts_end", yes="censored own"),
+_GIVEN: Final = table(__package__, "tables")
+TABLES: Final[dict[str, dict[str, str]]] = {
+    name: {column: _GIVEN["types"][type_] for type_, columns in of.items() for column in columns.split()}
+    for name, of in _GIVEN["tables"].items()
 }
 """Table -> column -> type in words of Spark's SQL; NULL where it is not known.
 

@@ -45,6 +45,17 @@ def rows_of(engine: Engine, place: str) -> list[tuple[int, str]]:
 
 
 @both_engines
+def test_what_is_large_is_written_anew(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta, "COMPARED", 2)
+    place = str(tmp_path / "table")
+    put(engine, place, ("d1", 1, "x"), ("d1", 2, "y"), ("d2", 5, "v"))
+    files = set(delta.files(place))
+    put(engine, place, ("d1", 1, "x"), ("d1", 2, "y"), ("d1", 3, "z"), ("d2", 5, "v"))
+    assert rows_of(engine, place) == [(1, "x"), (2, "y"), (3, "z"), (5, "v")]
+    assert [file.split("/")[1] for file in files & set(delta.files(place))] == ["date=d2"]
+
+
+@both_engines
 def test_a_row_that_is_there_stays_in_its_file(engine: Engine, tmp_path: Path) -> None:
     place = str(tmp_path / "table")
     first = put(engine, place, ("d1", 1, "x"), ("d1", 1, "x"), ("d2", 2, "y"))
