@@ -74,8 +74,8 @@ def merge(engine: Engine, view: str, place: str, gone: Chosen) -> int:
     """What a view gives, in place of all rows of chosen folders: one commit; its version.
 
     A row is its own key: one that is there already stays in its file.  A folder with the same rows is not written; one
-    that has only gained some (and has no more than COMPARED) gets these; in all others the files are replaced.  The view
-    has the columns `cluster` and `date`.  Columns that the table lacks are added to it."""
+    that has only gained some (and has no more than COMPARED) gets these; in all others the files are replaced.
+    The view has the columns `cluster` and `date`.  Columns that the table lacks are added to it."""
     columns = engine.ddl(view)
     if not is_table(place):
         _create(place, columns, FOLDERS)

@@ -159,10 +159,10 @@ def _small(
 
 def late(engine: Engine, workspace: Workspace, rows: Iterable[Row], computed: Iterable[str] | None) -> None:
     """Names lines that came too late; those of files that have been computed now (None: of all) are so no longer."""
-    catalog, known = Catalog.load(engine, workspace), None if computed is None else {*computed}
+    catalog, new = Catalog.load(engine, workspace), [{**row, "certainty": LATE} for row in rows]
     old = [row for row in catalog.notes if row["certainty"] == LATE]
-    gone = [row for row in old if known is None or row["about"] in known]
-    new = [{**row, "certainty": LATE} for row in rows]
+    known = {row["about"] for row in old} if computed is None else {*computed, *(row["about"] for row in new)}
+    gone = [row for row in old if row["about"] in known]
     if gone or new:
         catalog.notes = [row for row in catalog.notes if row not in gone] + new
         catalog.save(engine, workspace)

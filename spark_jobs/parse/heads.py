@@ -25,7 +25,9 @@ import json
 import re
 from dataclasses import dataclass
 from datetime import date
-from typing import Any
+from typing import Any, Final
+
+from spark_jobs.data import table
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -37,23 +39,11 @@ _MONTH_BEGINS = {
     name: date(NOMINAL_YEAR, number, 1).toordinal() - date(NOMINAL_YEAR, 1, 1).toordinal()
     for number, name in enumerate(MONTHS, 1)
 }
-_GERMAN = {"Mär": "Mar", "Mrz": "Mar", "Mai": "May", "Okt": "Oct", "Dez": "Dec"}
-_ZONES = {"UTC": 0, "GMT": 0, "WET": 0, "WEST": 1, "CET": 1, "CEST": 2, "EET": 2, "EEST": 3, "MSK": 3, "JST": 9} | {
-    "EST": -5, "EDT": -4, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7
-}  # fmt: skip
-"""Hours east of UTC, of abbreviations that mean one zone only."""
 _MONTH_DAYS = dict(zip(MONTHS, (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31), strict=True))
 _EPOCH = date(1970, 1, 1).toordinal()
 _PRIORITIES = ("emerg", "alert", "crit", "error", "warning", "notice", "info", "debug")
-OLD_NAMES = {
-    "crmd": "pacemaker-controld",
-    "stonith-ng": "pacemaker-fenced",
-    "stonithd": "pacemaker-fenced",
-    "attrd": "pacemaker-attrd",
-    "cib": "pacemaker-based",
-    "lrmd": "pacemaker-execd",
-    "pengine": "pacemaker-schedulerd",
-}
+_TABLES: Final = table(__package__, "heads")
+OLD_NAMES: Final[dict[str, str]] = _TABLES["names"]
 """Daemons of Pacemaker 1.1 under the names that they have since 2.0."""
 
 
@@ -76,57 +66,17 @@ class Head:
     boot_id: str = ""
 
 
-_CLOCK = r"(?P<month>[A-Z][a-zä]{2}) (?P<day>[ \d]\d) (?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d)(?:\.(?P<f>\d{1,9}))?"
-_ISO = (
-    r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)[T ](?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d)(?:[.,](?P<f>\d{1,9}))?"
-    r"(?P<zone>Z|[+-]\d\d:?\d\d)"
-)
-_WRITER = r" (?P<node>\S+) (?P<daemon>[^\s\[:]+)(?:\[(?P<pid>\d+)\])?:\s*(?P<body>.*)$"
-_PACEMAKER = re.compile(
-    rf"{_CLOCK} (?P<node>\S+) (?P<daemon>[\w-]+)\s*\[(?P<pid>\d+)\] \((?P<function>[^)]*)\)\s+(?P<level>\w+):\s*"
-    r"(?P<body>.*)$",
-    re.DOTALL,
-)
-_OLDER = re.compile(
-    rf"{_CLOCK} \[(?P<pid>\d+)\] (?P<node>\S+)\s+(?P<daemon>[\w-]+):\s+(?P<level>\w+):\s+(?P<function>\w+):\s*"
-    r"(?P<body>.*)$",
-    re.DOTALL,
-)
-_COROSYNC = re.compile(
-    rf"{_CLOCK} \[(?P<pid>\d+)\] (?P<node>\S+) (?P<daemon>corosync) ?(?P<level>\w+)\s+"
-    r"\[(?P<function>\w+)\s*\] (?P<body>.*)$",
-    re.DOTALL,
-)
-_AGENT = re.compile(
-    rf"{_CLOCK}  (?P<daemon>[\w.-]+)\([^)]*\)\[(?P<pid>\d+)\]:\s+(?P<level>\w+): ?(?P<body>.*)$", re.DOTALL
-)
-_SYSLOG = re.compile(rf"(?:<\d{{1,3}}>)?{_CLOCK}{_WRITER}", re.DOTALL)
-_RFC3339 = re.compile(rf"(?:<\d{{1,3}}>1? ?)?{_ISO}{_WRITER}", re.DOTALL)
-_RFC5424 = re.compile(
-    rf"<\d{{1,3}}>1 {_ISO} (?P<node>\S+) (?P<daemon>\S+) (?P<pid>\S+) \S+ "
-    r'(?:-|(?:\[(?:[^\]"]|"(?:\\.|[^"\\])*")*\])+) ?(?:\ufeff)?(?P<body>.*)$',
-    re.DOTALL,
-)
-_FULL = re.compile(
-    r"\w{2,4}\.? (?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d) (?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d)(?:\.(?P<f>\d{1,9}))?"
-    rf" (?P<zone>[A-Z]{{2,5}}|[+-]\d\d(?:\d\d)?){_WRITER}",
-    re.DOTALL,
-)
-_UNIX = re.compile(rf"(?P<epoch>\d{{9,10}})\.(?P<f>\d{{1,9}}){_WRITER}", re.DOTALL)
+def _head(pattern: str | list[str]) -> re.Pattern[str]:
+    text = "".join(pattern)
+    for name, part in _TABLES["parts"].items():
+        text = text.replace(name, "".join(part))
+    return re.compile(text, re.DOTALL)
+
+
+_TEXT_FORMATS: Final = tuple((name, _head(pattern)) for name, pattern in _TABLES["heads"])
 _LEVEL = re.compile(r"(?P<level>emerg|alert|crit|error|warning|notice|info|debug|trace)\s*:\s+")
 _FUNCTION = re.compile(r"(?P<function>\w*_\w+|Log\w+):\s+")
 _SUBSYSTEM = re.compile(r"(?:(?P<level>\w+)\s+)?\[(?P<function>\w+)\s*\] ")
-_TEXT_FORMATS = (
-    ("pacemaker", _PACEMAKER),
-    ("pacemaker", _OLDER),
-    ("corosync", _COROSYNC),
-    ("agent", _AGENT),
-    ("syslog", _SYSLOG),
-    ("rfc3339", _RFC3339),
-    ("rfc5424", _RFC5424),
-    ("full", _FULL),
-    ("unix", _UNIX),
-)
 _OBJECTS = ("{", "data: {", "\x1e{")
 _DATED = ("rfc3339", "rfc5424", "full")
 
@@ -207,7 +157,7 @@ def _micros(fraction: str) -> int:
 
 
 def _nominal_day(month: str, day: int) -> int | None:
-    month = _GERMAN.get(month, month)
+    month = _TABLES["months"].get(month, month)
     if month not in _MONTH_BEGINS or not 1 <= day <= _MONTH_DAYS[month]:
         return None
     return _MONTH_BEGINS[month] + day - 1
@@ -220,7 +170,7 @@ def _dated(parts: dict[str, str | None], clock: int) -> tuple[int, int | None] |
     except ValueError:
         return None
     zone = parts["zone"] or "Z"
-    hours = _ZONES.get(zone)
+    hours = _TABLES["zones"].get(zone)
     offset = hours * 3600 if hours is not None else None if zone.isalpha() and zone != "Z" else offset_of(zone)
     return (day.toordinal() - _EPOCH) * DAY + clock, offset
 

@@ -37,6 +37,8 @@ from spark_jobs.watch.memory import Files
 from spark_jobs.workspace import Workspace
 
 OVERVIEW: Final = "report.json"
+SHOWN: Final = 20
+"""Files that came too late; the report has all."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,8 @@ class Watched:
 
     def lines(self) -> list[str]:
         """For each new incident: when, where, what, how long; and what came too late."""
-        return [*map(line, self.new), *self.late]
+        more = [f"and {len(self.late) - SHOWN} more files that came too late"] if len(self.late) > SHOWN else []
+        return [*map(line, self.new), *self.late[:SHOWN], *more]
 
 
 def line(row: Row) -> str:

@@ -86,10 +86,12 @@ def _by_era(engine: Engine, workspace: Workspace, files: Files, was: Sequence[Ro
 
 
 def _in_time(files: Files, late: int, states: Mapping[str, Row]) -> Files:
-    """Without the eras that ended more than so many days before the newest line of their cluster."""
-    newest: dict[str, str] = {}
+    """Without the eras that ended more than so many days before the newest line of their cluster.  A clock that is
+    years ahead closes nothing: what is later than tomorrow does not count."""
+    newest, tomorrow = dict[str, str](), (date.today() + timedelta(1)).isoformat()
     for row in files.now:
-        newest[row["cluster"]] = max(row["last"] or "", newest.get(row["cluster"], ""))
+        last = row["last"] if row["last"] and row["last"] <= tomorrow else ""
+        newest[row["cluster"]] = max(last, newest.get(row["cluster"], ""))
     limits = {name: (date.fromisoformat(last) - timedelta(late)).isoformat() for name, last in newest.items() if last}
     closed = [era for era in files.eras if era.last < limits.get(era.cluster, "")]
     notes = [

@@ -153,6 +153,28 @@ def test_lines_of_a_day_that_is_open_are_never_late(fleet: Fleet) -> None:
     assert fleet.found() == in_one_run(fleet)
 
 
+def test_a_clock_that_is_years_ahead_closes_no_day(fleet: Fleet) -> None:
+    fleet.lay(processes.kill(), "blue", lambda name: "node3" not in name)
+    fleet.lay(processes.hang(), "blue", days=20_000)
+    timely(fleet)
+    fleet.lay(processes.kill(), "blue", lambda name: "node3" in name)
+    came = timely(fleet)
+    assert not came.late and came.again > 0
+
+
+def test_a_file_that_changes_late_again_is_named_once(fleet: Fleet) -> None:
+    fleet.lay(processes.kill(), "blue", lambda name: "node3" not in name)
+    fleet.lay(processes.hang(), "blue", days=40)
+    timely(fleet)
+    (name,) = [name for name in processes.kill().files if "node3" in name and name.endswith(".jsonl")]
+    data = b"".join(processes.kill().files[name]).replace(b'"made"', b'"blue"')
+    for share in (3, 2, 1):
+        fleet.write(f"cluster=blue/{name}", data[: data.rfind(b"\n", 0, len(data) // share) + 1])
+        assert len(timely(fleet).late) == 1
+    removed = json.loads((fleet.out / "report.json").read_text())["ingest"]["removed"]
+    assert len(removed) == 1 and f"{data.count(bytes([10]))} lines" in removed[0]
+
+
 def test_a_watermark_wants_delta_tables_and_days(fleet: Fleet, tmp_path: Path, capsys: Any) -> None:
     fleet.lay(processes.kill(), "blue")
     arguments = ["watch", str(fleet.raw), "-o", str(tmp_path / "plain"), "--engine", "duckdb"]
