@@ -249,8 +249,8 @@ def test_watch_says_what_is_new_and_only_once(program: Program, lost: Path, tmp_
     assert "node1" in first.out and (tmp_path / "out/report.html").exists()
     again = program(*words)
     assert (again.code, again.out, again.err) == (0, "", "")
-    quiet = {"segments": 0, "rows": 0, "again": 0}
-    assert json.loads(program(*words, "--json").out) == {**quiet, "incidents": 0, "new": []}
+    quiet = {"segments": 0, "rows": 0, "again": 0, "late": 0}
+    assert json.loads(program(*words, "--json").out) == {**quiet, "incidents": 0, "new": [], "too_late": []}
     runs = [json.loads(line) for line in (tmp_path / "out/watch.jsonl").read_text().splitlines()]
     assert [run["incidents"] for run in runs] == [1, 0, 0] and runs[0]["again"] == runs[0]["rows"] > 0
     assert quiet.items() <= runs[2].items() and all(run["seconds"] > 0 and run["at"] > 0 for run in runs)
