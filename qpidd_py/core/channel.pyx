@@ -441,7 +441,8 @@ cdef class Channel:
 
     cdef Route route_by_header(self, Publication p, bytes header):
         cdef const uint8_t* key = <const uint8_t*>PyBytes_AS_STRING(p.method) + p.start
-        cdef bytes name = key[:p.length] + header[12:]      # the octets before tell the size of the body
+        cdef uint32_t host = self.connection.host
+        cdef bytes name = (<const uint8_t*>&host)[:4] + key[:p.length] + header[12:]    # without the size of the body
         cdef Route route = self.connection.engine.publications.by_header(name)
         if route is not None:
             return route

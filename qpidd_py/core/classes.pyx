@@ -40,7 +40,7 @@ cdef int split(Queue queue) except -1:
 
 
 cdef Queue new_level(Queue queue):
-    cdef Queue level = Queue(queue.number, queue.name, queue.replicated)
+    cdef Queue level = Queue(queue.number, queue.name, queue.replicated, queue.host)
     level.parent = queue
     if queue.counts:
         level.count_returns(queue.most_returns)

@@ -28,6 +28,7 @@ cdef class Connection:
     cdef public object owner
     cdef public uint32_t frame_max
     cdef public bytes user                  # what a message's user-id has to be; None: anything
+    cdef public uint32_t host               # number of its virtual host, which stays; 0: `/`
     cdef public bint guarded                # the owner is asked whether this client may publish, see `publication`
     cdef readonly uint64_t received
     cdef readonly uint64_t sent

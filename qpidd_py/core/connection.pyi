@@ -30,6 +30,7 @@ class Connection:
     frame_max: int
     user: bytes | None
     guarded: bool
+    host: int
     received: int
     sent: int
     publisher: bool

@@ -588,7 +588,7 @@ cdef class Connection:
         cdef Route route
         cdef uint32_t exchange, key
         if self.publisher and not self.guarded:
-            found = self.engine.publications.find(p, size, self.engine.generation)
+            found = self.engine.publications.find(self.host, p, size, self.engine.generation)
             if found is not None:
                 return found
         method = PyBytes_FromStringAndSize(<const char*>p, size)
@@ -604,7 +604,7 @@ cdef class Connection:
         try:
             if self.guarded:
                 self.owner.permit(method[7:7 + exchange], method[8 + exchange:8 + exchange + key])
-                found = self.engine.publications.find(p, size, self.engine.generation) if self.publisher else None
+                found = self.engine.publications.find(self.host, p, size, self.engine.generation) if self.publisher else None
                 if found is not None:
                     return found
             route = self.owner.route(channel.number, method[7:7 + exchange], method[8 + exchange:8 + exchange + key])
@@ -612,7 +612,7 @@ cdef class Connection:
             self.fail(0 if isinstance(error, ConnectionException) else channel.number, error.reply_code,
                       error.reply_text, 60, 40)
             return None
-        found = self.engine.publications.keep(method, route, self.engine.generation)
+        found = self.engine.publications.keep(self.host, method, route, self.engine.generation)
         if not self.publisher and route.handler is None:    # requests to the broker itself are always read
             self.publishes()
         return found

@@ -118,10 +118,10 @@ cdef class Engine:
 
     # ---------------------------------------------------------------- queues and configuration
 
-    def create_queue(self, uint32_t number, str name, bint replicated):
+    def create_queue(self, uint32_t number, str name, bint replicated, str host="/"):
         if number in self.queues:
             raise InvariantError(f"queue number {number} of {name!r} is taken by {self.queues[number].name!r}")
-        cdef Queue queue = Queue(number, name, replicated)
+        cdef Queue queue = Queue(number, name, replicated, host)
         queue.roomy = self.roomy
         self.queues[number] = queue
         return queue

@@ -13,6 +13,7 @@ cdef uint64_t UNLIMITED
 cdef class Queue:
     cdef readonly uint32_t number
     cdef readonly str name
+    cdef readonly str host                  # virtual host
     cdef readonly bint replicated
     cdef readonly bint deleted
     cdef readonly uint64_t ready

@@ -13,6 +13,8 @@ NO_LIMIT: int
 class Queue:
     number: int
     name: str
+    host: str
+    label: str
     replicated: bool
     deleted: bool
     ready: int

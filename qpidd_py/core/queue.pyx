@@ -42,14 +42,20 @@ NO_LIMIT = <object>UNLIMITED
 cdef class Queue:
     """One queue's messages.  The primary's pump and the backup's log application are the callers; one thread."""
 
-    def __cinit__(self, uint32_t number, str name, bint replicated):
+    def __cinit__(self, uint32_t number, str name, bint replicated, str host="/"):
         self.number = number
         self.name = name
+        self.host = host
         self.replicated = replicated
         self.consumers = []
         self.max_count = self.max_bytes = self.ttl = self.barrier = self.look_at = self.most_returns = UNLIMITED
         self.barriers = []
         self.stuck = []
+
+    @property
+    def label(self):
+        """The name in events: of another virtual host than `/`, behind its name."""
+        return self.name if self.host == "/" else f"{self.host}/{self.name}"
 
     def __dealloc__(self):
         ring_free(&self.main)
@@ -67,7 +73,7 @@ cdef class Queue:
             raise InvariantError(f"queue {self.name}: priorities up to {highest}, expected 0 to 255")
         self.levels = []
         for priority in range(highest + 1):
-            level = Queue(self.number, self.name, self.replicated)
+            level = Queue(self.number, self.name, self.replicated, self.host)
             level.parent = self
             self.levels.append(level)
 

@@ -27,7 +27,7 @@ cdef class Removals:
         cdef bint other = (self.last is None or self.queue is not queue or self.reason is not reason
                            or self.dead != dead)
         if other:
-            self.last = self.runs_of((queue.name, reason, dead))
+            self.last = self.runs_of((queue.label, reason, dead))
             self.queue, self.reason, self.dead = queue, reason, dead
         self.reads += name_entry(self.last, e, self.reads < READS_MAX)
         return other

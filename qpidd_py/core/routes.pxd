@@ -34,6 +34,7 @@ cdef struct Kept:
     uint64_t generation         # at which the route was right
     uint32_t at                 # octets of the method
     uint32_t size               # 0: nothing
+    uint32_t host               # number of the virtual host
     int32_t route               # in Publications.routes; -1: it was given up
 
 cdef class Table:
@@ -41,9 +42,9 @@ cdef class Table:
     cdef size_t mask, taken     # those given up are taken, too
     cdef uint8_t* octets
     cdef size_t used, room
-    cdef Kept* find(self, uint64_t hash, const uint8_t* p, uint32_t size) noexcept
+    cdef Kept* find(self, uint64_t hash, uint32_t host, const uint8_t* p, uint32_t size) noexcept
     cdef Kept* free_slot(self, uint64_t hash) noexcept
-    cdef Kept* add(self, uint64_t hash, const uint8_t* p, uint32_t size) except? NULL
+    cdef Kept* add(self, uint64_t hash, uint32_t host, const uint8_t* p, uint32_t size) except? NULL
     cdef int grow(self) except -1
 
 cdef class Publications:
@@ -53,10 +54,10 @@ cdef class Publications:
     cdef dict known             # Route.equal -> Route
     cdef dict keys              # routing key -> generation since which its routes may be others
     cdef uint64_t floor         # routes of earlier generations are forgotten
-    cdef dict headers           # exchange, routing key and properties as they were sent -> Route, see `by_header`
+    cdef dict headers           # virtual host, address, properties as they were sent -> Route, see `by_header`
     cdef size_t looked          # where the next change looks for what is forgotten
-    cdef Publication find(self, const uint8_t* p, uint32_t size, uint64_t generation)
-    cdef Publication keep(self, bytes method, Route route, uint64_t generation)
+    cdef Publication find(self, uint32_t host, const uint8_t* p, uint32_t size, uint64_t generation)
+    cdef Publication keep(self, uint32_t host, bytes method, Route route, uint64_t generation)
     cdef Route by_header(self, bytes name)
     cdef int keep_by_header(self, bytes name, Route route) except -1
     cdef int changed(self, what, uint64_t generation) except -1

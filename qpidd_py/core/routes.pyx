@@ -2,7 +2,7 @@
 """Where published messages go: asked of the owner once, kept for each method frame (exchange, routing key).
 
 What is kept for a method is some octets in a table: no object, so nothing that Python's collector walks over; equal
-routes are one object.  A table ends when it has `FULL` methods; it is `old` then, what is used of it moves to the next.
+routes are one object.  The same octets are another method in another virtual host.  A table ends when it has `FULL` methods; it is `old` then, what is used of it moves to the next.
 
 Forgetting.  The engine counts changes of exchanges and bindings in its generation.  A route that was right at an earlier
 generation is right still unless one of these has changed since: everything (`floor`), what its routing key leads to
@@ -78,8 +78,8 @@ cdef Publication publication_of(bytes method, Route route, uint64_t generation):
     return made
 
 
-cdef uint64_t hash_of(const uint8_t* p, size_t n) noexcept:
-    cdef uint64_t found = SEED ^ n, word
+cdef uint64_t hash_of(uint32_t host, const uint8_t* p, size_t n) noexcept:
+    cdef uint64_t found = SEED ^ n ^ <uint64_t>host << 32, word
     while n:
         word = 0
         memcpy(&word, p, 8 if n > 8 else n)
@@ -92,13 +92,13 @@ cdef uint64_t hash_of(const uint8_t* p, size_t n) noexcept:
 
 
 cdef class Table:
-    """Methods by their octets; open addressing.  A MemoryError changes nothing."""
+    """Methods by their virtual host and octets; open addressing.  A MemoryError changes nothing."""
 
     def __dealloc__(self):
         free(self.slots)
         free(self.octets)
 
-    cdef Kept* find(self, uint64_t hash, const uint8_t* p, uint32_t size) noexcept:
+    cdef Kept* find(self, uint64_t hash, uint32_t host, const uint8_t* p, uint32_t size) noexcept:
         cdef size_t n
         cdef Kept* kept
         if self.slots == NULL:
@@ -107,7 +107,8 @@ cdef class Table:
             kept = &self.slots[(hash + n) & self.mask]
             if kept.size == 0:
                 return NULL
-            if kept.hash == hash and kept.route >= 0 and kept.size == size and not memcmp(self.octets + kept.at, p, size):
+            if (kept.hash == hash and kept.host == host and kept.route >= 0 and kept.size == size
+                    and not memcmp(self.octets + kept.at, p, size)):
                 return kept
         return NULL
 
@@ -118,7 +119,7 @@ cdef class Table:
                 return &self.slots[(hash + n) & self.mask]
         return NULL
 
-    cdef Kept* add(self, uint64_t hash, const uint8_t* p, uint32_t size) except? NULL:
+    cdef Kept* add(self, uint64_t hash, uint32_t host, const uint8_t* p, uint32_t size) except? NULL:
         """For a method that is not here; the caller says which route.  NULL when it finds no place."""
         cdef Kept* kept
         cdef size_t room = self.room
@@ -136,7 +137,7 @@ cdef class Table:
         if kept == NULL:
             return NULL
         memcpy(self.octets + self.used, p, size)
-        kept.hash, kept.at, kept.size, kept.route = hash, <uint32_t>self.used, size, -1
+        kept.hash, kept.at, kept.size, kept.host, kept.route = hash, <uint32_t>self.used, size, host, -1
         self.used += size
         self.taken += 1
         return kept
@@ -172,14 +173,14 @@ cdef class Publications:
         """Methods that have a route."""
         return sum([(<Route>route).uses for route in self.known.values()])
 
-    cdef Publication find(self, const uint8_t* p, uint32_t size, uint64_t generation):
-        cdef uint64_t hash = hash_of(p, size)
-        cdef Kept* kept = self.young.find(hash, p, size)
+    cdef Publication find(self, uint32_t host, const uint8_t* p, uint32_t size, uint64_t generation):
+        cdef uint64_t hash = hash_of(host, p, size)
+        cdef Kept* kept = self.young.find(hash, host, p, size)
         cdef bint moves = kept == NULL
         cdef bytes method
         cdef Route route
         if moves:
-            kept = self.old.find(hash, p, size)
+            kept = self.old.find(hash, host, p, size)
             if kept == NULL:
                 return None
         if kept.generation != generation and not self.holds(kept, p):
@@ -188,19 +189,19 @@ cdef class Publications:
         kept.generation = generation
         route = <Route>self.routes[kept.route]
         method = PyBytes_FromStringAndSize(<const char*>p, size)
-        return self.keep(method, route, generation) if moves else publication_of(method, route, generation)
+        return self.keep(host, method, route, generation) if moves else publication_of(method, route, generation)
 
-    cdef Publication keep(self, bytes method, Route route, uint64_t generation):
+    cdef Publication keep(self, uint32_t host, bytes method, Route route, uint64_t generation):
         """`method` is not in the young table."""
         cdef const uint8_t* p = <const uint8_t*>PyBytes_AS_STRING(method)
         cdef uint32_t size = <uint32_t>PyBytes_GET_SIZE(method)
         cdef Kept* kept
         if self.young.taken >= FULL or self.young.used >= OCTETS or len(self.known) >= ROUTES:
             self.end_table()
-        kept = self.young.add(hash_of(p, size), p, size)
+        kept = self.young.add(hash_of(host, p, size), host, p, size)
         if kept == NULL:
             self.end_table()
-            kept = self.young.add(hash_of(p, size), p, size)
+            kept = self.young.add(hash_of(host, p, size), host, p, size)
         route = self.one_of(route)
         kept.route = route.place
         kept.generation = generation
