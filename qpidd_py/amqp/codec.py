@@ -198,6 +198,8 @@ def routing_key_octets(key: str) -> bytes:
 
 PROPERTIES: Final[tuple[str, ...]] = tuple(commands.Basic.Properties.__slots__)
 """Names of the properties of a message, in the order of their flags."""
+SPECIFIED: Final = tuple(name.removeprefix("message_") if name == "message_type" else name for name in PROPERTIES)
+"""The same as the specification and pika name them."""
 _PROPERTIES: Final = [
     (1 << (15 - place), name, commands.Basic.Properties.amqp_type(name)) for place, name in enumerate(PROPERTIES)
 ]

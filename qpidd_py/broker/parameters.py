@@ -26,7 +26,7 @@ QUEUE_LENGTH: Final = "queue-length"
 ON_CONFIRM: Final = "on-confirm"
 ON_PUBLISH: Final = "on-publish"
 NO_ACK: Final = "no-ack"
-PROPERTIES: Final = tuple(name for name in codec.PROPERTIES if name != "headers")
+PROPERTIES: Final = tuple(name for name in codec.SPECIFIED if name != "headers")
 """That a shovel may set: all but the headers."""
 NUMBERS: Final[Mapping[str, int]] = {"delivery_mode": 2, "priority": 255, "timestamp": (1 << 63) - 1}
 """The properties that are numbers, and the highest ones."""

@@ -11,7 +11,7 @@ import pika
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import UnsupportedAMQPFieldException
 
-from qpidd_py.amqp.codec import PROPERTIES
+from qpidd_py.amqp.codec import SPECIFIED
 from qpidd_py.http import definitions, views
 from qpidd_py.http.door import Door, bad_request, not_found
 
@@ -71,9 +71,9 @@ def publish(channel: BlockingChannel, exchange: str, body: Mapping[str, Any]) ->
     key, encoding = wanted(body, "routing_key", str), wanted(body, "payload_encoding", str, "string")
     payload = decoded(wanted(body, "payload", str), encoding)
     properties = wanted(body, "properties", dict, {})
-    unknown = sorted(set(properties) - set(PROPERTIES))
+    unknown = sorted(set(properties) - set(SPECIFIED))
     if unknown:
-        raise bad_request(f"property {unknown[0]!r:.60}, wanted some of {', '.join(PROPERTIES)}")
+        raise bad_request(f"property {unknown[0]!r:.60}, wanted some of {', '.join(SPECIFIED)}")
     channel.confirm_delivery()
     try:
         made = pika.BasicProperties(**properties)
@@ -140,7 +140,7 @@ def _message(method: Any, properties: pika.BasicProperties, payload: bytes, enco
             shown, how = payload[:most].decode(), "string"
         except UnicodeDecodeError:
             pass
-    values = {name: getattr(properties, name) for name in PROPERTIES}
+    values = {name: getattr(properties, name) for name in SPECIFIED}
     return {
         "payload_bytes": len(payload),
         "redelivered": method.redelivered,
