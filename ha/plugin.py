@@ -165,7 +165,8 @@ class HaPlugin:
         state_file, state = load_state(needed_directory(host.data_dir), options.new_identity)
         env = ClusterEnvironment(host.loop, host.broker, host.reactor, dial, state_file)
         let_in(host, options)
-        host.broker.vhost.default_replicate, host.broker.vhost.clustered = options.ha_replicate, True
+        rules = host.broker.vhosts.rules
+        rules.default_replicate, rules.clustered = options.ha_replicate, True
         host.broker.passive = True
         settings = node_settings(host.name, options, host.settings[LinkSettings])
         if settings.public_url:
@@ -196,7 +197,7 @@ class HaPlugin:
             salvage=self._salvage_door.request,
         )
         self._hooks = ClusterHooks(node, self._replication, files, open_archive(host, node))
-        self._hooks.failover = FailoverUpdates(host.broker.vhost, lambda: advertised(node))
+        self._hooks.failover = FailoverUpdates(host.broker.vhosts, lambda: advertised(node))
         return self._hooks
 
     def _retuned(self, node: Node, fresh: Settings) -> Callable[[], None]:
@@ -315,7 +316,7 @@ def begin_journal(store: Journal, node: Node) -> None:
 
 
 def durable_queues(broker: Broker) -> list[Queue]:
-    return [queue.core for queue in broker.vhost.configuration.all_queues() if queue.durable]
+    return [queue.core for queue in broker.configurations.all_queues() if queue.durable]
 
 
 def standing(node: Node) -> Standing:
@@ -329,5 +330,6 @@ def _address_of(broker: Broker, record: Record) -> tuple[str, str] | None:
     """See `SalvageDoor`; a backup has the exchanges of its primary."""
     if not record.queue.startswith(WAITING):
         return "", record.queue
-    name = record.queue.removeprefix(WAITING)
-    return (name, record.routing_key.decode("utf-8", "surrogateescape")) if name in broker.vhost.exchanges else None
+    name, vhost = record.queue.removeprefix(WAITING), broker.vhosts.get(record.host)
+    found = vhost is not None and name in vhost.exchanges
+    return (name, record.routing_key.decode("utf-8", "surrogateescape")) if found else None

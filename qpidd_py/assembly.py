@@ -58,7 +58,7 @@ def follow_users(broker: Broker, users: Users, security: SecuritySettings) -> No
     if anonymous and users.local(anonymous):
         text = f"found {anonymous}, who is in the user file or guest, expected a user of the cluster (qpidctl add_user)"
         raise ConfigError(f"option anonymous-user: {text}")
-    settings = broker.vhost.configuration.settings
+    settings = broker.settings
 
     def look(key: Key) -> None:
         if key.kind == USER:

@@ -162,7 +162,7 @@ class Service:
             self._broker.authenticate = self._verifier
             self._broker.scram = lambda: self._users.has_scram
             self._verifier.on_refused = lambda line: self._broker.events.note("clientConnectFail", reason=line)
-        self._broker.vhost.configuration.settings.watchers.append(lambda key: self._verifier.users_changed())
+        self._broker.settings.watchers.append(lambda key: self._verifier.users_changed())
         self._collector = Collector(loop.time)
         self._notifier = Notifier(loop, self._environment)
         if self._pages is not None:

@@ -1,7 +1,8 @@
 """`ha.backup`: a consistent copy of configuration and messages, in bounded slices, while the broker runs.
 
     {"action": "begin", "messages": true|false}   {"id", "broker", "queues", "messages", "octets", "leaders",
-                                                   "remember": queues whose remembered keys are not copied}
+                                                   "remember": queues whose remembered keys are not copied,
+                                                   "hosts": are there other virtual hosts than `/`?}
     {"action": "next", "id"}                      {"messages": [...], "left"}, again and again; then, with "position",
                                                   {"objects": [...]} and {"held": [...]}, as often as needed;
                                                   {"end": true}
@@ -52,8 +53,8 @@ LAST: Final = (1 << 64) - 1
 After = Callable[[float, Callable[[], None]], None]
 Numbered = tuple[int, Message]
 """(number of its queue, message)"""
-Held = tuple[str, int, int, bytes]
-"""(queue, its number, up to which id messages were handed out, encoded ids)"""
+Held = tuple[Queue, int, bytes]
+"""(queue, up to which id messages were handed out, encoded ids)"""
 Item = TypeVar("Item")
 
 
@@ -69,6 +70,8 @@ class Copying:
         self._left = 0
         self._pass: Iterator[Numbered | None] = iter(())
         self._closing: Iterator[Json] | None = None
+        self.hosts = self._has_hosts()
+        """Whether there were other virtual hosts than `/` when it began."""
         self.waits = False
         """For messages that are being read from the page file."""
         self._came: dict[tuple[int, int], list[Message]] = {}
@@ -90,8 +93,11 @@ class Copying:
         self.ended = "end" in answer
         return answer
 
+    def _has_hosts(self) -> bool:
+        return len(self._broker.vhosts) > 1
+
     def _queues(self) -> list[Queue]:
-        return kept_queues(self._broker.vhost.configuration) if self._with_messages else []
+        return kept_queues(self._broker.configurations) if self._with_messages else []
 
     def _waiting(self, low: int, high: int = LAST) -> Iterator[Numbered | None]:
         """None while the next one is not in memory."""
@@ -130,8 +136,10 @@ class Copying:
         rest = self._waiting(self._cut)
         found, _ = _take(rest)
         if not self.waits and next(rest, None) is None and not self.waits:
-            held = [(queue.name, queue.number, queue.handed_out, queue.held()) for queue in self._queues()]
-            end = Objects(self._broker.vhost.configuration)
+            if self._has_hosts() and not self.hosts:
+                raise LinkError("a virtual host was made while this was copied: try again")
+            held = [(queue, queue.handed_out, queue.held()) for queue in self._queues()]
+            end = Objects(self._broker.configurations)
             self._closing = _closing(self._broker.engine.sequence, found, end, held)
         else:
             self._begin_pass()
@@ -163,10 +171,11 @@ def _closing(position: int, rest: list[Numbered], objects: Objects, held: list[H
 
 
 def _parts(held: list[Held]) -> Iterator[Json]:
-    for name, number, handed_out, ids in held:
+    for queue, handed_out, ids in held:
         for start in range(0, max(len(ids), 1), PIECE):
             part = base64.b64encode(ids[start : start + PIECE]).decode()
-            yield {"queue": name, "number": number, "handed_out": handed_out, "ids": part}
+            named = {"queue": queue.name, "vhost": queue.host, "number": queue.number}
+            yield {**named, "handed_out": handed_out, "ids": part}
 
 
 def _shown(number: int, message: Message) -> Any:
@@ -231,11 +240,11 @@ class CopyDoor:
         if len(self._copies) >= COPIES:
             raise LinkError(f"{COPIES} backups are being made already")
         self._last += 1
-        self._copies[self._last] = Copying(self._broker, with_messages, now)
-        queues = kept_queues(self._broker.vhost.configuration)
+        copy = self._copies[self._last] = Copying(self._broker, with_messages, now)
+        queues = kept_queues(self._broker.configurations)
         counts = {"messages": sum(queue.ready + queue.unacked for queue in queues)}
         counts["octets"] = sum(queue.bytes for queue in queues)
-        remember = [queue.name for queue in queues if queue.window is not None]
+        remember = [queue.label for queue in queues if queue.window is not None]
         leaders = [[epoch, leader] for epoch, leader in self._leaders().items()]
         return {
             "id": self._last,
@@ -244,6 +253,7 @@ class CopyDoor:
             **counts,
             "leaders": leaders,
             "remember": remember,
+            "hosts": copy.hosts,
         }
 
     def _next(self, id: int, reply: Reply) -> None:
@@ -253,7 +263,7 @@ class CopyDoor:
         began = self._clock()
         try:
             answer = copy.next()
-        except RotError:
+        except (RotError, LinkError):
             del self._copies[id]
             raise
         copy.used = self._clock()

@@ -26,11 +26,14 @@ from qpidd_py.amqp.codec import decode_properties
 from qpidd_py.broker.arguments import REPLICATE
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.exchange import Exchange
+from qpidd_py.broker.host_settings import host_of
+from qpidd_py.broker.operation_rules import check_operation
 from qpidd_py.broker.operations import octets, setting_key
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.broker.settings import Key
 from qpidd_py.broker.shadow import own_queue
-from qpidd_py.core import Route
+from qpidd_py.broker.vhost import VHost
+from qpidd_py.core import Queue, Route
 from qpidd_py.core.letters import hand_out
 from qpidd_py.core.queue import NO_LIMIT
 from qpidd_py.errors import AmqpError, LinkError, ReplyCode
@@ -57,13 +60,13 @@ class Restoring:
     """One restore, on one primary."""
 
     def __init__(self, broker: Broker) -> None:
-        self._vhost = broker.vhost
+        self._broker = broker
         self._engine = broker.engine
         self._partial: list[str] = []
         """A line that has not come as a whole."""
-        self._handed_out: dict[str, int] = {}
+        self._handed_out: dict[Queue, int] = {}
         """Queue -> id of its last message that had been handed out."""
-        self._limits: dict[str, tuple[int, int]] = {}
+        self._limits: dict[Queue, tuple[int, int]] = {}
         """Queue -> the most messages and octets in it."""
         self.objects = self.messages = 0
 
@@ -86,11 +89,10 @@ class Restoring:
         if self._partial or (objects, messages) != (self.objects, self.messages):
             found = f"{self.messages} messages and {self.objects} objects"
             raise ArchiveError(f"{found} have come, expected {messages} and {objects}")
-        for name, limits in self._limits.items():
-            core = self._vhost.queues[name].core
+        for core, limits in self._limits.items():
             core.max_count, core.max_bytes = limits
-        for name, id in self._handed_out.items():
-            hand_out(self._engine, self._vhost.queues[name].core, id)
+        for core, id in self._handed_out.items():
+            hand_out(self._engine, core, id)
 
     @property
     def counts(self) -> Json:
@@ -103,15 +105,15 @@ class Restoring:
             raise ArchiveError(f"an object of the archive ({operation['op']}) lacks {error}") from error
 
     def _object(self, operation: dict[str, Any]) -> None:
-        vhost, arguments, kind = self._vhost, operation.get("arguments", {}), operation["op"]
+        vhost, arguments, kind = self._vhost(host_of(operation)), operation.get("arguments", {}), operation["op"]
         if kind == PUT_SETTING:
-            vhost.configuration.settings.put(Key(*setting_key(operation)), operation["value"])
+            self._setting(operation)
         elif kind == DECLARE_QUEUE:
             name, durable, auto_delete = (operation[key] for key in ("name", "durable", "auto_delete"))
-            if name == MARKER:
+            if name == MARKER and vhost is self._broker.vhost:
                 raise ArchiveError(f"a queue {name!r}: the archive is of a cluster into which one was being restored")
             queue, _ = vhost.declare_queue(None, name, durable, False, auto_delete, arguments)
-            self._limits[name] = queue.core.max_count, queue.core.max_bytes
+            self._limits[queue.core] = queue.core.max_count, queue.core.max_bytes
             # What had been handed out counts again: the queue may be over its limit, and nothing of it is dropped.
             queue.core.max_count = queue.core.max_bytes = NO_LIMIT
         elif kind == DECLARE_EXCHANGE:
@@ -125,8 +127,23 @@ class Restoring:
             vhost.bindings.bind(operation["source"], destination, octets(operation["key"]), arguments)
         self.objects += 1
 
+    def _setting(self, operation: dict[str, Any]) -> None:
+        """Backups would not follow one that is none."""
+        try:
+            check_operation(operation)
+        except LinkError as error:
+            raise ArchiveError(str(error)) from error
+        self._broker.settings.put(Key(*setting_key(operation)), operation["value"])
+
+    def _vhost(self, name: str) -> VHost:
+        found = self._broker.vhosts.present(name)
+        if found is None:
+            raise ArchiveError(f"virtual host {name!r:.80} is not in the archive")
+        return found
+
     def _message(self, message: Message) -> None:
-        queue = self._vhost.queues.get(message.queue) or own_queue(self._vhost.exchanges, message.queue)
+        vhost = self._vhost(message.host)
+        queue = vhost.queues.get(message.queue) or own_queue(vhost.exchanges, message.queue)
         if queue is None:
             raise ArchiveError(f"a message in queue {message.queue!r}, which is not in the archive")
         check_content(message)
@@ -135,7 +152,7 @@ class Restoring:
         if not id:
             raise ArchiveError(f"queue {message.queue!r} has refused a message: it is full")
         if message.redelivered:
-            self._handed_out[message.queue] = id
+            self._handed_out[queue.core] = id
         self.messages += 1
 
 
@@ -240,21 +257,28 @@ class RestoreDoor:
 
     def _found(self) -> str:
         """What the cluster has that was not always there."""
-        vhost = self._broker.vhost
-        queues = [f"queue {queue.name!r}" for queue in vhost.queues.values() if not queue.exclusive]
-        exchanges = [f"exchange {item.name!r}" for item in vhost.exchanges.values() if not item.predeclared]
-        found = queues + exchanges + [f"{key.kind} {key.name!r}" for key in vhost.configuration.settings]
+        vhosts = list(self._broker.vhosts)
+        queues = [queue for vhost in vhosts for queue in vhost.queues.values() if not queue.exclusive]
+        exchanges = [item for vhost in vhosts for item in vhost.exchanges.values() if not item.predeclared]
+        found = [f"queue {queue.name!r}" for queue in queues] + [f"exchange {item.name!r}" for item in exchanges]
+        found += [f"{key.kind} {key.name or key.host!r}" for key in self._broker.settings]
         return ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
 
     def _clear(self) -> None:
         """Delete what an interrupted restore has left."""
-        vhost = self._broker.vhost
-        for queue in [queue for queue in vhost.queues.values() if queue.name != MARKER]:
+        for vhost in self._broker.vhosts:
+            self._clear_host(vhost)
+        for key in self._broker.settings:
+            self._broker.settings.delete(key)
+
+    def _clear_host(self, vhost: VHost) -> None:
+        for queue in [queue for queue in vhost.queues.values() if not self._is_marker(queue)]:
             if vhost.queues.get(queue.name) is queue:
                 self._broker.engine.purge(queue.core)  # nothing of it goes to an alternate exchange
                 vhost.endings.remove_queue(queue)
         for exchange in [item for item in vhost.exchanges.values() if not item.predeclared]:
             if vhost.exchanges.get(exchange.name) is exchange:
                 vhost.delete_exchange(exchange.name, False)
-        for key in vhost.configuration.settings:
-            vhost.configuration.settings.delete(key)
+
+    def _is_marker(self, queue: DeclaredQueue) -> bool:
+        return queue is self._broker.vhost.queues.get(MARKER)

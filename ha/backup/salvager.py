@@ -115,7 +115,7 @@ class Salvager:
     def _begin(self) -> None:
         local = self._local
         messages = sum(count(ids) for ids in self._gone.values())
-        header = Header(local.settings.name, local.id, str(self._primary), local.epoch, messages)
+        header = Header(local.settings.name, local.id, str(self._primary), local.epoch, messages, self._hosts())
         self._octets = 0
         self._grades = dict.fromkeys(Grade, 0)
         self._records = self._read()
@@ -124,6 +124,9 @@ class Salvager:
             self._write(file)
         except LinkError as error:
             self._fail(error)
+
+    def _hosts(self) -> bool:
+        return any(self._queues[key].host != "/" for key in self._gone)
 
     def _next(self, file: SalvageFile) -> None:
         if self._over:
@@ -184,7 +187,8 @@ class Salvager:
             for id, redelivered, arrival, exchange, routing_key, header, body in found:
                 grade = self._promises.grade(id)
                 leader = self._local.lineage[epoch_of(id)].leader
-                yield Record(leader, id, queue.name, grade, redelivered, arrival, exchange, routing_key, header, body)
+                content = exchange, routing_key, header, body
+                yield Record(leader, id, queue.name, grade, redelivered, arrival, *content, queue.host)
             low = found[-1][0] + 1
 
     def _written(self, name: str) -> None:

@@ -27,6 +27,8 @@ class Header:
     """Of that primary."""
     messages: int
     """Number of messages to put aside; a file that holds fewer was not finished."""
+    hosts: bool = False
+    """Whether some are of another virtual host than `/`."""
 
 
 @dataclass(frozen=True)
@@ -46,3 +48,10 @@ class Record:
     header: bytes
     """The content header as the publisher sent it."""
     body: bytes
+    host: str = "/"
+    """The virtual host of the queue."""
+
+    @property
+    def label(self) -> str:
+        """The queue as people are told of it."""
+        return self.queue if self.host == "/" else f"{self.host}/{self.queue}"

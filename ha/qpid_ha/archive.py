@@ -75,7 +75,8 @@ def backup(options: Options, target: Target, deadline: Deadline) -> int:
     with NewFile(options.file) as new, tempfile.TemporaryFile(dir=options.file.parent) as spool:
         with ManagementSocket(target, deadline) as broker:
             copy = Copy(Requests(broker, "ha.backup", deadline), spool, options.messages)
-        header = Header(time.strftime(TIME, time.gmtime()), copy.broker, position_text(copy.position), options.messages)
+        now, position = time.strftime(TIME, time.gmtime()), position_text(copy.position)
+        header = Header(now, copy.broker, position, options.messages, hosts=copy.hosts)
         writer = ArchiveWriter(new.stream, header)
         for payload in copy.objects:
             writer.object(payload)
@@ -103,11 +104,12 @@ class Copy:
         self.objects: list[bytes] = []
         self.remember: list[str] = begun.get("remember", [])
         """Queues whose remembered keys are not copied; a broker of an older version does not say."""
+        self.hosts = bool(begun.get("hosts", False))
         self._spool = spool
         self._leaders = {int(epoch): str(leader) for epoch, leader in begun["leaders"]}
         self._ids: dict[int, bytes] = {}
-        self._names: dict[int, tuple[str, int]] = {}
-        """Number of a queue -> its name, and up to which id messages were handed out."""
+        self._names: dict[int, tuple[str, str, int]] = {}
+        """Number of a queue -> its virtual host and name, and up to which id messages were handed out."""
         progress, octets = ProgressLines("copied", begun["octets"]), begun["octets"]
         while not (answer := ask("next", id=begun["id"])).get("end"):
             self._take(answer)
@@ -120,7 +122,7 @@ class Copy:
         self.objects += map(b64decode, answer.get("objects", ()))
         for item in answer.get("held", ()):
             number = item["number"]
-            self._names[number] = item["queue"], item["handed_out"]
+            self._names[number] = item.get("vhost", "/"), item["queue"], item["handed_out"]
             self._ids[number] = self._ids.get(number, b"") + b64decode(item["ids"])
 
     def messages(self) -> Iterator[Message]:
@@ -128,10 +130,11 @@ class Copy:
         held = {number: Held(ids) for number, ids in self._ids.items()}
         for number, id, redelivered, arrival, exchange, routing_key, header, body in self._rows():
             if number in held and held[number].take(id):
-                name, handed_out = self._names[number]
+                host, name, handed_out = self._names[number]
                 source, key = (part.encode("utf-8", "surrogateescape") for part in (exchange, routing_key))
                 content, again = (b64decode(header), b64decode(body)), redelivered or id <= handed_out
-                yield Message(name, id, again, arrival, source, key, *content, self._leaders.get(id >> 48, ""))
+                leader = self._leaders.get(id >> 48, "")
+                yield Message(name, id, again, arrival, source, key, *content, leader, host)
         if lacking := sum(queue.left for queue in held.values()):
             raise BrokerError(f"{lacking} messages came to the broker out of order while they were copied: try again")
 

@@ -10,27 +10,33 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from ha.model.position import text
 from ha.model.salvaged import Record
 from ha.salvage.files import SalvageFiles
 from ha.salvage.lines import SalvageError, read_position
 
-Key = tuple[str, int, str]
-"""(id of the broker that assigned the id, id, queue)"""
+Key = tuple[str, int, str, str]
+"""(id of the broker that assigned the id, id, queue, its virtual host)"""
+_HOST: Final = "/"
 
 
 def key_to_json(record: Record) -> list[str]:
-    return [record.leader, text(record.id), record.queue]
+    """`/` is not named: older versions know no other."""
+    return [record.leader, text(record.id), record.queue, *([] if record.host == _HOST else [record.host])]
 
 
 def keys_from_json(value: Any) -> list[Key]:
     """Raises SalvageError."""
     try:
-        return [(str(leader), read_position(id), str(queue)) for leader, id, queue in value]
+        return [_key(*item) for item in value]
     except (TypeError, ValueError, AttributeError) as error:
         raise SalvageError(f"not the keys of messages: {error}") from error
+
+
+def _key(leader: Any, id: Any, queue: Any, host: Any = _HOST) -> Key:
+    return str(leader), read_position(id), str(queue), str(host)
 
 
 class _Index:
@@ -39,19 +45,23 @@ class _Index:
     def __init__(self, size: int, records: Iterable[tuple[int, Record]]) -> None:
         """`size`: octets of the file, to detect that it has grown."""
         self.size = size
-        self._places: dict[tuple[str, str], tuple[array[int], array[int]]] = {}
+        self._places: dict[tuple[str, str, str], tuple[array[int], array[int]]] = {}
         for number, record in records:
-            ids, numbers = self._places.setdefault((record.leader, record.queue), (array("Q"), array("Q")))
+            ids, numbers = self._places.setdefault(_place(record), (array("Q"), array("Q")))
             ids.append(record.id)
             numbers.append(number)
 
     def numbers(self, keys: Iterable[Key]) -> Iterator[int]:
-        for leader, id, queue in keys:
-            ids, numbers = self._places.get((leader, queue), (array("Q"), array("Q")))
+        for leader, id, queue, host in keys:
+            ids, numbers = self._places.get((leader, queue, host), (array("Q"), array("Q")))
             # Messages of one queue are written in the order of their ids.
             at = bisect_left(ids, id)
             if at < len(ids) and ids[at] == id:
                 yield numbers[at]
+
+
+def _place(record: Record) -> tuple[str, str, str]:
+    return record.leader, record.queue, record.host
 
 
 class Copies:

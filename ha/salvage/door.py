@@ -101,7 +101,7 @@ class SalvageDoor:
         except (SalvageError, OSError) as error:
             return {"file": name, "error": str(error)}
         shown = {**vars(summary), **vars(summary.header)}
-        del shown["header"]
+        del shown["header"], shown["hosts"]
         return shown
 
     async def _show(self, arguments: Json) -> Json:
@@ -151,7 +151,7 @@ class SalvageDoor:
 
 def _shown(number: int, record: Record, marks: Marks) -> Json:
     state = "restored" if number in marks.restored else "tried" if number in marks.tried else ""
-    shown: Json = {"number": number, "id": text(record.id), "queue": record.queue, "grade": record.grade.value}
+    shown: Json = {"number": number, "id": text(record.id), "queue": record.label, "grade": record.grade.value}
     shown.update(redelivered=record.redelivered, arrival=record.arrival or None, octets=len(record.body), state=state)
     shown.update(exchange=_readable(record.exchange), routing_key=_readable(record.routing_key))
     return {**shown, "body": _readable(record.body[:SHOWN_BODY])}

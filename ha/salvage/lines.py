@@ -16,6 +16,9 @@ from qpidd_py.errors import InvariantError, LinkError
 
 FORMAT: Final = 1
 """Format version of salvage files."""
+WITH_HOSTS: Final = 2
+"""That of files with messages of other virtual hosts than `/`: older versions would restore them to `/`."""
+HOST: Final = "/"
 RECOVERED: Final = "x-recovered"
 """Name of the header that marks a message as restored from a salvage file."""
 
@@ -26,20 +29,21 @@ class SalvageError(ValueError):
 
 def encode_header(header: Header, time: str) -> bytes:
     """`time`: UTC as text."""
-    return _line({"salvage": FORMAT, "time": time, **vars(header)})
+    said = {name: value for name, value in vars(header).items() if name != "hosts"}
+    return _line({"salvage": WITH_HOSTS if header.hosts else FORMAT, "time": time, **said})
 
 
 def decode_header(line: bytes) -> tuple[Header, str]:
     """(header, time).  Raises SalvageError."""
     value = _object(line)
     try:
-        if value["salvage"] != FORMAT:
-            raise SalvageError(f"salvage file of format {value['salvage']!r:.60}, expected {FORMAT}")
+        if value["salvage"] not in (FORMAT, WITH_HOSTS):
+            raise SalvageError(f"salvage file of format {value['salvage']!r:.60}, expected {FORMAT} or {WITH_HOSTS}")
         broker, broker_id, primary, when = (
             need(value, name, str) for name in ("broker", "broker_id", "primary", "time")
         )
         epoch, messages = need_epoch(value), need(value, "messages", int)
-        return Header(broker, broker_id, primary, epoch, messages), when
+        return Header(broker, broker_id, primary, epoch, messages, value["salvage"] == WITH_HOSTS), when
     except KeyError as error:
         raise SalvageError(f"not the first line of a salvage file: it has no {error}") from error
     except (ValueError, LinkError) as error:
@@ -51,6 +55,7 @@ def encode_record(record: Record) -> bytes:
         "leader": record.leader,
         "id": text(record.id),
         "queue": record.queue,
+        **({} if record.host == HOST else {"vhost": record.host}),
         "grade": record.grade.value,
         "redelivered": record.redelivered,
         "arrival": record.arrival,
@@ -77,6 +82,7 @@ def decode_record(line: bytes) -> Record:
             need(value, "routing_key", str).encode("utf-8", "surrogateescape"),
             base64.b64decode(need(value, "header", str), validate=True),
             base64.b64decode(need(value, "body", str), validate=True),
+            need({"vhost": HOST, **value}, "vhost", str),
         )
     except (ValueError, LinkError) as error:
         raise SalvageError(f"not a message of a salvage file: {error!s:.200}") from error

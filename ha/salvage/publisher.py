@@ -27,7 +27,7 @@ from qpidd_py.amqp.client_handshake import (
 )
 from qpidd_py.amqp.fields import FieldError, Reader
 from qpidd_py.amqp.frames import method_frame, publish_frames
-from qpidd_py.errors import AmqpError, LinkError
+from qpidd_py.errors import AmqpError, LinkError, ReplyCode
 
 CHANNEL: Final = 1
 _CHANNEL_OPEN, _CHANNEL_OPEN_OK, _CHANNEL_CLOSE, _CHANNEL_CLOSE_OK = (20, 10), (20, 11), (20, 40), (20, 41)
@@ -41,14 +41,20 @@ class RestoreOutcome(Enum):
     RESTORED = "restored"
     NO_QUEUE = "no such queue at the primary"
     NO_EXCHANGE = "no such exchange at the primary"
+    NO_HOST = "no such virtual host at the primary"
     REFUSED = "refused by the queue"
+
+
+class NoHostError(LinkError):
+    """The virtual host is not there any more."""
 
 
 class Publisher:
     """One connection."""
 
-    def __init__(self, login: Login) -> None:
-        self._client = AmqpClient(ClientHandshake(login, {"product": "qpid-ha salvage"}))
+    def __init__(self, login: Login, host: str = "/") -> None:
+        """`host`: the virtual host."""
+        self._client = AmqpClient(ClientHandshake(login, {"product": "qpid-ha salvage"}, virtual_host=host))
         self._frame_max = 4096
         self._tag = 0
         self._open: dict[int, tuple[int, str, bytes]] = {}
@@ -96,6 +102,8 @@ class Publisher:
             case ContentReceived():
                 self._content(event)
             case Closed():
+                if event.reply_code == ReplyCode.NOT_ALLOWED and not self.ready:
+                    raise NoHostError(f"the primary refused the virtual host: {event.reply_text}")
                 raise LinkError(f"the primary closed the connection: {event.reply_code} {event.reply_text}")
             case VersionRefused() | PeerSilent() | CloseAnswered():
                 raise LinkError(f"the connection to the primary has ended: {event}")

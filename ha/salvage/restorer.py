@@ -15,6 +15,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -25,7 +26,7 @@ from ha.model.settings import split_address
 from ha.salvage.copies import Copies, key_to_json, keys_from_json
 from ha.salvage.files import SalvageFiles
 from ha.salvage.lines import recovered_header
-from ha.salvage.publisher import Publisher, RestoreOutcome
+from ha.salvage.publisher import NoHostError, Publisher, RestoreOutcome
 from qpidd_py.amqp.fields import FieldError
 from qpidd_py.errors import LinkError
 
@@ -132,9 +133,12 @@ class Restorer:
         records = (item for item in self._files.records(name) if item[0] > after and item[0] not in marks.restored)
         time, end = self._files.time(name), self._loop.time() + TURN
         try:
-            async with _Connection(address, self._dial) as connection:
+            async with AsyncExitStack() as stack:
+                connections = _Connections(address, self._dial, stack)
                 while batch := await asyncio.to_thread(_batch, records):
-                    await self._send(name, batch, time, connection, result)
+                    for host in dict.fromkeys(record.host for _, record in batch):
+                        part = [(number, record) for number, record in batch if record.host == host]
+                        await self._send(name, part, time, await connections.to(host), result)
                     if self._loop.time() > end:
                         result.next = batch[-1][0]
                         break
@@ -144,10 +148,14 @@ class Restorer:
         return result.to_json()
 
     async def _send(
-        self, name: str, batch: list[Numbered], time: int, connection: _Connection, result: Restored
+        self, name: str, batch: list[Numbered], time: int, connection: _Connection | None, result: Restored
     ) -> None:
-        """One batch: mark it as tried, send it, wait for all outcomes, mark them.  Raises LinkError and OSError."""
-        queues = {number: record.queue for number, record in batch}
+        """One batch: mark it as tried, send it, wait for all outcomes, mark them.  Raises LinkError and OSError.
+        `connection` None: its virtual host is not there."""
+        queues = {number: record.label for number, record in batch}
+        if connection is None:
+            result.stay.update((queue, RestoreOutcome.NO_HOST.value) for queue in queues.values())
+            return
         await asyncio.to_thread(self._files.mark, name, "tried", list(queues))
         outcomes = self._publish(batch, time, connection.publisher)
         async for number, outcome in connection.outcomes():
@@ -211,12 +219,30 @@ def _batch(records: Iterator[Numbered]) -> list[Numbered]:
     return found
 
 
+class _Connections:
+    """One for each virtual host."""
+
+    def __init__(self, address: str, dial: Dial, stack: AsyncExitStack) -> None:
+        self._address, self._dial, self._stack = address, dial, stack
+        self._open: dict[str, _Connection | None] = {}
+
+    async def to(self, host: str) -> _Connection | None:
+        """None if the virtual host is not there.  Raises LinkError and OSError."""
+        if host not in self._open:
+            try:
+                made = _Connection(self._address, self._dial, host)
+                self._open[host] = await self._stack.enter_async_context(made)
+            except NoHostError:
+                self._open[host] = None
+        return self._open[host]
+
+
 class _Connection:
     """A connection to the primary; open and ready inside `async with`."""
 
-    def __init__(self, address: str, dial: Dial) -> None:
+    def __init__(self, address: str, dial: Dial, host: str) -> None:
         self._address, self._dial = address, dial
-        self.publisher = Publisher(dial.login)
+        self.publisher = Publisher(dial.login, host)
         self._reader: asyncio.StreamReader
         self._writer: asyncio.StreamWriter
 

@@ -1,4 +1,4 @@
-"""The broker's virtual host as HA sees it (`model.environment.Configuration`).                            Shell."""
+"""The broker's virtual hosts as HA sees them (`model.environment.Configuration`).                            Shell."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from qpidd_py.core import Queue
 
 
 class VHostConfiguration:
-    """The broker's virtual host as HA sees it (`environment.Configuration`)."""
+    """The broker's virtual hosts as HA sees them (`environment.Configuration`)."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._pause: Pause | None = None
 
     def snapshot(self) -> bytes:
-        return self._broker.vhost.configuration.encoded()
+        return self._broker.configurations.encoded()
 
     def adopting(self, records: list[tuple[int, bytes]]) -> Iterator[None]:
-        return adopting(self._broker.vhost.configuration, records)
+        return adopting(self._broker.configurations, records)
 
     def replicated(self) -> Iterable[tuple[Queue, int]]:
-        queues = self._broker.vhost.configuration.all_queues()
+        queues = self._broker.configurations.all_queues()
         return [(queue.core, queue.position) for queue in queues if queue.core.replicated]
 
     def on_promoted(self) -> None:
         self._broker.passive = False
-        self._broker.vhost.endings.on_promoted()
+        self._broker.vhosts.on_promoted()
 
     def on_deposed(self) -> None:
         self._broker.passive = True

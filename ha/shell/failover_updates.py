@@ -15,37 +15,39 @@ from ha.node import Node
 from qpidd_py.amqp.codec import encode_properties
 from qpidd_py.broker.exchange import FAILOVER
 from qpidd_py.broker.queue import DeclaredQueue
-from qpidd_py.broker.vhost import VHost
+from qpidd_py.broker.vhosts import VHosts
 from qpidd_py.core import Queue, Route
 
 
 class FailoverUpdates:
     """One per member of a cluster; `addresses` as in `ha-public-url` or `ha-brokers-url`."""
 
-    def __init__(self, vhost: VHost, addresses: Callable[[], Sequence[str]]) -> None:
-        self._vhost = vhost
+    def __init__(self, vhosts: VHosts, addresses: Callable[[], Sequence[str]]) -> None:
+        self._vhosts = vhosts
         self._addresses = addresses
         self._told = tuple(addresses())
-        vhost.bindings.failover_bound = self._bound
+        vhosts.rules.failover_bound = self._bound
 
     def look(self) -> None:
         """Called several times a second.  What there is no memory for is told by a later look."""
         now = tuple(self._addresses())
         if now != self._told:
-            exchange = self._vhost.exchanges[FAILOVER]
             with contextlib.suppress(MemoryError):
-                if exchange.size:
-                    self._send(self._vhost.routing.destinations(exchange, b"", {}))
+                for vhost in self._vhosts:
+                    exchange = vhost.exchanges[FAILOVER]
+                    if exchange.size:
+                        self._send(vhost.routing.destinations(exchange, b"", {}))
                 self._told = now
 
     def _bound(self, queue: DeclaredQueue) -> None:
         self._send([queue.core])
 
     def _send(self, queues: list[Queue]) -> None:
-        if queues and not self._vhost.engine.passive:
+        engine = self._vhosts.default.engine
+        if queues and not engine.passive:
             urls = [url(address) for address in self._addresses()]
             header = encode_properties({"headers": {FAILOVER: urls}}, 0)
-            self._vhost.engine.publish(Route(queues), FAILOVER.encode(), b"", header, b"")
+            engine.publish(Route(queues), FAILOVER.encode(), b"", header, b"")
 
 
 def advertised(node: Node) -> Sequence[str]:

@@ -48,7 +48,7 @@ def dump_steps(env: Environment, queues: Iterable[Queue], reason: str) -> Genera
         runs = IdRuns(min(room, ROWS_OF_QUEUE))
         yield from reading.name_in_parts(queue, runs, MESSAGES)
         room -= len(runs.named)
-        total, unnamed = _dump_queue(env, queue.name, runs, {"reason": reason}, number)
+        total, unnamed = _dump_queue(env, queue.label, runs, {"reason": reason}, number)
         sums["queues"] += 1
         sums["messages"] += total
         sums["unnamed"] += unnamed

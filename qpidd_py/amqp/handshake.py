@@ -130,8 +130,6 @@ class Handshake:
 
     def _open(self, command: commands.Connection.Open) -> None:
         self.virtual_host = command.virtual_host
-        if self.virtual_host != "/":
-            raise ConnectionException(ReplyCode.NOT_ALLOWED, f"vhost {self.virtual_host} not found", *ids(command))
         self.state = HandshakeState.OPENED
 
 

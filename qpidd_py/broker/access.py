@@ -13,11 +13,11 @@ def refuse(code: ReplyCode, text: str) -> ChannelException:
     return ChannelException(code, text)
 
 
-def find_exchange(exchanges: Mapping[str, Exchange], name: str) -> Exchange:
-    """Raises 404."""
+def find_exchange(exchanges: Mapping[str, Exchange], name: str, host: str) -> Exchange:
+    """Raises 404.  `exchanges`: those of the virtual host `host`."""
     exchange = exchanges.get(name)
     if exchange is None:
-        raise refuse(ReplyCode.NOT_FOUND, f"no exchange '{name}' in vhost '/'")
+        raise refuse(ReplyCode.NOT_FOUND, f"no exchange '{name}' in vhost '{host}'")
     return exchange
 
 
@@ -30,13 +30,14 @@ def check_ours(item: DeclaredQueue | Exchange, what: str, passive: bool) -> None
 def check_free(queue: DeclaredQueue) -> None:
     """Raises 403 while a plug-in keeps the queue's messages to itself."""
     if queue.reserved:
-        raise refuse(ReplyCode.ACCESS_REFUSED, f"queue '{queue.name}' in vhost '/' {queue.reserved}")
+        raise refuse(ReplyCode.ACCESS_REFUSED, f"queue '{queue.name}' in vhost '{queue.host}' {queue.reserved}")
 
 
 def check_consumable(queue: DeclaredQueue) -> None:
     """Raises 403 for a queue whose messages no client may take."""
     if queue.browse_only:
-        text = f"queue '{queue.name}' in vhost '/' is for browsing only ('{BROWSE_ONLY}'): use queue.peek"
+        where = f"queue '{queue.name}' in vhost '{queue.host}'"
+        text = f"{where} is for browsing only ('{BROWSE_ONLY}'): use queue.peek"
         raise refuse(ReplyCode.ACCESS_REFUSED, text)
 
 

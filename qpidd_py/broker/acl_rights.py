@@ -15,7 +15,6 @@ from qpidd_py.security.acl import words
 from qpidd_py.security.acl.in_force import Acl, AclAccess
 from qpidd_py.security.acl.rule_set import CONNECTIONS, QUEUES
 from qpidd_py.security.acl.rules import Lookup, Verdict
-from qpidd_py.security.entries import HOST
 from qpidd_py.security.refusals import shown
 
 CONNECT: Final = "create connection"
@@ -24,7 +23,9 @@ CONNECT: Final = "create connection"
 class AclRights:
     """See `System`."""
 
-    def __init__(self, acl: Acl, user: str, peer: str, lines: Floods) -> None:
+    def __init__(self, acl: Acl, user: str, peer: str, host: str, lines: Floods) -> None:
+        """`host`: the virtual host, for texts: rules hold in all of them."""
+        self._host = host
         self.access: AclAccess = acl.access(user)
         self._acl = acl
         self._user, self._peer = user, peer
@@ -44,7 +45,7 @@ class AclRights:
     def _too_many_queues(self, channel: Channel, command: Frame) -> Refused | None:
         if not isinstance(command, Queue.Declare) or command.passive or command.queue in channel.vhost.queues:
             return None
-        number = channel.vhost.configuration.queues_of[self._user]
+        number = channel.vhost.configuration.common.queues_of[self._user]
         return self._beyond(QUEUES, number, f"cannot declare queue '{command.queue}' of user '{self._user}'")
 
     def _beyond(self, kind: str, number: int, text: str) -> Refused | None:
@@ -78,13 +79,13 @@ class AclRights:
         verdict = self.access.enters(self._peer)
         if verdict is None:
             return None
-        refused = self._judged(CONNECT, f"access to vhost '{HOST}' refused for user '{self._user}'", verdict)
+        refused = self._judged(CONNECT, f"access to vhost '{self._host}' refused for user '{self._user}'", verdict)
         if refused is None and number is not None:
             refused = self._beyond(CONNECTIONS, number, f"connection refused for user '{self._user}'")
         return refused
 
     def _told(self, lookup: Lookup, verdict: Verdict) -> Refused | None:
-        text = f"access to {lookup.pair[1]} '{lookup.name}' in vhost '{HOST}' refused for user '{self._user}'"
+        text = f"access to {lookup.pair[1]} '{lookup.name}' in vhost '{self._host}' refused for user '{self._user}'"
         return self._judged(str(lookup), text, verdict)
 
     def _judged(self, what: str, text: str, verdict: Verdict) -> Refused | None:

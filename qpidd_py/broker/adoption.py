@@ -1,10 +1,13 @@
 """A broker that joins, or reads its journal, takes over a configuration whole."""
 
 from collections.abc import Callable, Generator, Iterable, Iterator
+from functools import partial
 from typing import Final, TypeVar
 
 from qpidd_py.broker.configuration import Configuration
+from qpidd_py.broker.configurations import Configurations
 from qpidd_py.broker.exchange import Binding, Exchange
+from qpidd_py.broker.host_settings import HOST_KIND
 from qpidd_py.broker.numbering import Numbers
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.broker.settings import Key
@@ -14,13 +17,13 @@ LOOKS: Final = 16
 _T = TypeVar("_T")
 
 
-def adopt(configuration: Configuration, snapshot: list[tuple[int, bytes]]) -> None:
+def adopt(configurations: Configurations, snapshot: list[tuple[int, bytes]]) -> None:
     """Makes the replicated objects equal to `snapshot`.  Equal objects stay, with their messages."""
-    for _ in adopting(configuration, snapshot):
+    for _ in adopting(configurations, snapshot):
         pass
 
 
-def adopting(configuration: Configuration, snapshot: list[tuple[int, bytes]]) -> Iterator[None]:
+def adopting(configurations: Configurations, snapshot: list[tuple[int, bytes]]) -> Iterator[None]:
     """The same in steps, one for each object that comes or goes and for LOOKS that stay; others must not change
     replicated ones meanwhile.
 
@@ -28,7 +31,7 @@ def adopting(configuration: Configuration, snapshot: list[tuple[int, bytes]]) ->
     objects at one position.  The listing is complete before anything is deleted, since a partial one must not delete a
     queue.
     """
-    wanted, records, settings = dict(snapshot), configuration.records, configuration.settings
+    wanted, records, settings = dict(snapshot), configurations.records, configurations.settings
 
     def otherwise(position: int) -> bool:
         return wanted.get(position) != records.payload(position)
@@ -45,23 +48,30 @@ def adopting(configuration: Configuration, snapshot: list[tuple[int, bytes]]) ->
     def changed(key: Key) -> bool:
         return otherwise(settings.position(key))
 
-    yield from _each(settings, changed, settings.drop)
-    yield from _each(configuration.bindings(), strange, configuration.drop_binding)
-    yield from _each(configuration.queues.values(), strange, configuration.drop_queue)
-    yield from _each(configuration.exchanges.values(), strange, configuration.drop_exchange)
-    yield from _each(
-        configuration.queues.values(), used_otherwise, lambda queue: configuration.note_used(queue, 0, b"")
-    )
-    yield from _each(configuration.numbers(), numbered_otherwise, lambda numbers: numbers.note(0, 0, b""))
-    while configuration.debris:  # its records count as what is here
-        configuration.debris.clear(1)
+    hosts = [key for key in settings if key.kind == HOST_KIND]
+    yield from _each((key for key in settings if key.kind != HOST_KIND), changed, settings.drop)
+    for each in configurations:
+        yield from _each(each.bindings(), strange, each.drop_binding)
+        yield from _each(each.queues.values(), strange, each.drop_queue)
+        yield from _each(each.exchanges.values(), strange, each.drop_exchange)
+        yield from _each(each.queues.values(), used_otherwise, partial(_unused, each))
+        yield from _each(each.numbers(), numbered_otherwise, lambda numbers: numbers.note(0, 0, b""))
+        while each.debris:  # its records count as what is here
+            each.debris.clear(1)
+            yield
+    yield from _each(hosts, changed, settings.drop)
+    while configurations.clear(1):
         yield
     for number, (position, payload) in enumerate(snapshot):
         if records.payload(position) != payload:
-            configuration.apply(position, payload)
+            configurations.apply(position, payload)
             yield
         elif number % LOOKS == 0:
             yield
+
+
+def _unused(configuration: Configuration, queue: DeclaredQueue) -> None:
+    configuration.note_used(queue, 0, b"")
 
 
 def _each(items: Iterable[_T], wanted: Callable[[_T], bool], call: Callable[[_T], object]) -> Iterator[None]:

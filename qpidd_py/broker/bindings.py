@@ -1,10 +1,11 @@
 """Binding and unbinding: the rules of AMQP, and Qpid's exclusive bindings.                                     Pure."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from qpidd_py.broker.access import check_ours, check_source, find_exchange, refuse
 from qpidd_py.broker.arguments import REPLICATE, check_binding_arguments
+from qpidd_py.broker.common import Rules
 from qpidd_py.broker.configuration import Configuration
 from qpidd_py.broker.endings import Endings
 from qpidd_py.broker.exchange import FAILOVER, Binding, Exchange, binding_key
@@ -28,22 +29,23 @@ class Bindings:
         operation_log: OperationLog,
         endings: Endings,
         routing: RoutingTable,
+        rules: Rules,
     ) -> None:
         self._engine = engine
         self._configuration = configuration
+        self._host = configuration.host
         self._operation_log = operation_log
         self._endings = endings
         self._routing = routing
-        self.failover_bound: Callable[[DeclaredQueue], None] | None = None
-        """Called when a queue was bound to `amq.failover`."""
+        self._rules = rules
 
     def bind(
         self, source: str, destination: DeclaredQueue | Exchange, routing_key: bytes, arguments: Mapping[str, Any]
     ) -> int:
         """The position to wait for."""
         exchange = self._bindable(source, destination)
-        check_binding_arguments(arguments, f"binding of exchange '{source}' in vhost '/'", exchange.type)
-        exchange.check(routing_key, arguments)
+        check_binding_arguments(arguments, f"binding of exchange '{source}' in vhost '{self._host}'", exchange.type)
+        exchange.check(routing_key, arguments, self._host)
         binding = Binding(exchange, destination, routing_key, dict(arguments))
         existing = exchange.find(destination, binding.key)
         others = exchange.of_key(routing_key) if arguments.get(EXCLUSIVE_BINDING) else []
@@ -58,8 +60,9 @@ class Bindings:
             )
         else:
             self._configuration.create_binding(binding, 0, b"")
-        if source == FAILOVER and self.failover_bound is not None and isinstance(destination, DeclaredQueue):
-            self.failover_bound(destination)
+        bound = self._rules.failover_bound
+        if source == FAILOVER and bound is not None and isinstance(destination, DeclaredQueue):
+            bound(destination)
         return self._engine.changed if self._unbind_others(binding, others) else binding.position
 
     def _bring_last(self, binding: Binding, shadow: DeclaredQueue) -> None:
@@ -67,7 +70,7 @@ class Bindings:
         try:
             copy_first(self._engine, shadow.core, lambda _, key, header: self._routing.initial(binding, key, header))
         except PageError as error:
-            text = f"the last message of exchange '{binding.source.name}' in vhost '/' cannot be read"
+            text = f"the last message of exchange '{binding.source.name}' in vhost '{self._host}' cannot be read"
             raise refuse(ReplyCode.RESOURCE_ERROR, text) from error
 
     def _unbind_others(self, exclusive: Binding, others: Iterable[Binding]) -> bool:
@@ -107,7 +110,7 @@ class Bindings:
         check_source(source)
         if isinstance(destination, Exchange):
             check_source(destination.name)
-        exchange = find_exchange(self._configuration.exchanges, source)
+        exchange = find_exchange(self._configuration.exchanges, source, self._host)
         if isinstance(destination, Exchange):
             check_ours(destination, f"exchange '{destination.name}'", self._engine.passive)
         return exchange

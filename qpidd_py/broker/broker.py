@@ -1,4 +1,4 @@
-"""The broker: one engine, one virtual host, its connections.  No I/O; the shell passes in connections and the time."""
+"""The broker: one engine, its virtual hosts, its connections.  No I/O; the shell passes in connections and the time."""
 
 import logging
 import platform
@@ -16,9 +16,11 @@ from qpidd_py.broker.depths import QUEUE_ALARM
 from qpidd_py.broker.events import TEXT
 from qpidd_py.broker.hooks import HaHooks
 from qpidd_py.broker.limits import ConnectionCount, Limits
+from qpidd_py.broker.quotas import Quotas
 from qpidd_py.broker.routing import MANAGEMENT
 from qpidd_py.broker.settings import Key
 from qpidd_py.broker.vhost import VHost
+from qpidd_py.broker.vhosts import VHosts
 from qpidd_py.core.deadlines import Deadlines
 from qpidd_py.core.engine import Engine
 from qpidd_py.core.routes import Mark
@@ -76,19 +78,22 @@ class Broker:
         """Whether anybody can log in with SCRAM."""
         self.heartbeat = heartbeat  # seconds; what `tune` proposes
         self.engine = engine or Engine()
-        self.vhost = VHost(self.engine, limits)
-        self.vhost.depths.alarm = self.alarm
-        self.events = self.vhost.configuration.events
-        self.connection_count = ConnectionCount(limits, self.vhost.quotas, self.alarm)
+        self.connections: set[ClientConnection] = set()
+        self.vhosts = VHosts(self.engine, limits, self._close_clients_of)
+        self.vhosts.rules.alarm = self.alarm
+        self.configurations = self.vhosts.configurations
+        self.settings = self.configurations.settings
+        self.events = self.configurations.common.events
+        self.connection_count = ConnectionCount(limits, Quotas(self.settings), self.alarm)
         self.timeouts = ConsumerTimeouts(self.engine)
-        self.engine.on_config = self.vhost.configuration.apply
-        self.rights = Rights(self.vhost.configuration.settings)
+        self.engine.on_config = self.configurations.apply
+        self.rights = Rights(self.settings)
+        self.rights.hosts = lambda: [vhost.name for vhost in self.vhosts]
         self._limits = limits
         self.acl = Acl()
         self.reload_acl: Callable[[], Iterator[None]] | None = None
         """Reads the ACL file again, in slices; raises ConfigError.  None: there is no file."""
-        self.vhost.configuration.settings.watchers.append(self._setting_changed)
-        self.connections: set[ClientConnection] = set()
+        self.settings.watchers.append(self._setting_changed)
         self.visits: Deadlines[ClientConnection] = Deadlines()  # when to look at its heartbeat or time limit
         self._watched: dict[ClientConnection, None] = {}
         self.coming_and_going = Floods(log)
@@ -106,7 +111,7 @@ class Broker:
         self.known_hosts = ""
         """Addresses that clients are told when their connection is open."""
         self.server_properties = _server_properties(name, version)
-        self.vhost.routing.internal_exchanges[MANAGEMENT] = self._management_request
+        self.vhosts.internal_exchanges[MANAGEMENT] = self._management_request
         self._rng = rng or random.Random()
         self._connection_number = 0
 
@@ -120,7 +125,7 @@ class Broker:
         """Quotas of the ACL are there instead of the limits of users."""
         limits, acl = self._limits, self.acl
         acl.otherwise = {CONNECTIONS: limits.connections_per_user, QUEUES: limits.queues_per_user}
-        self.vhost.limits = self.connection_count.limits = replace(
+        self.vhosts.rules.limits = self.connection_count.limits = replace(
             limits,
             connections_per_user=0 if acl.counts(CONNECTIONS) else limits.connections_per_user,
             queues_per_user=0 if acl.counts(QUEUES) else limits.queues_per_user,
@@ -144,7 +149,7 @@ class Broker:
         if key.kind not in entries.KINDS:
             return
         self.users_changed(key.name)
-        if key.kind == USER and self.vhost.configuration.settings.get(key) is None:
+        if key.kind == USER and self.settings.get(key) is None:
             for connection in self._connections_of(key.name):
                 if not connection.client.access.everything:
                     connection.close(ReplyCode.CONNECTION_FORCED, f"user '{key.name}' is deleted")
@@ -161,6 +166,16 @@ class Broker:
             if not link.client.everything:
                 text = f"user {link.user!r} has limited rights now, and a link shows all messages"
                 link.close(ReplyCode.ACCESS_REFUSED, text)
+
+    def _close_clients_of(self, vhost: VHost) -> None:
+        for connection in list(self.connections):
+            if connection.vhost is vhost:
+                connection.close(ReplyCode.CONNECTION_FORCED, f"vhost '{vhost.name}' is deleted")
+
+    @property
+    def vhost(self) -> VHost:
+        """The virtual host `/`."""
+        return self.vhosts.default
 
     def _connections_of(self, user: str | None) -> list[ClientConnection]:
         return [each for each in self.connections if each.opened and user in (None, each.user)]
@@ -260,7 +275,7 @@ class Broker:
         self._visit(now)
         self.timeouts.tick(now)
         self.coming_and_going.tick(now)
-        self.vhost.tick(now)
+        self.vhosts.tick(now)
         if self.hooks is not None:
             self.hooks.tick(now)
 

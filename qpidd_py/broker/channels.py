@@ -86,7 +86,7 @@ class Channels:
         channel = core.open_channel(number)
         channel.closing = True
         self.open[number] = ClientChannel(connection, channel)
-        connection.broker.vhost.endings.consumers_gone(queues)
+        connection.vhost.endings.consumers_gone(queues)
 
     def _while_closing(self, connection: Owner, number: int, payload: bytes) -> None:
         (index,) = _INDEX.unpack_from(payload)
@@ -99,7 +99,7 @@ class Channels:
         broker = connection.broker
         broker.timeouts.forget(self.open.pop(number))
         broker.connection_count.channels_closed(connection)
-        broker.vhost.endings.consumers_gone(connection.core.close_channel(number))
+        connection.vhost.endings.consumers_gone(connection.core.close_channel(number))
 
     def drop_all(self, connection: Owner) -> None:
         """The connection is being closed.  In the middle of a commit they go when the socket does."""

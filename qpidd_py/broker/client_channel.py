@@ -53,9 +53,6 @@ class Host(Protocol):
     """What a channel uses of the broker."""
 
     @property
-    def vhost(self) -> VHost: ...
-
-    @property
     def timeouts(self) -> Timeouts: ...
 
     @property
@@ -71,6 +68,7 @@ class Owner(Counted, Protocol):
     handshake: Handshake
     judge: Judge
     number: int
+    vhost: VHost
 
     @property
     def broker(self) -> Host: ...
@@ -95,7 +93,7 @@ class ClientChannel:
 
     def __init__(self, connection: Owner, core: Channel) -> None:
         self.connection = connection
-        self.vhost = connection.broker.vhost
+        self.vhost = connection.vhost
         self.core = core
         self.number = core.number
         self.last_queue = ""  # declared last; meant by an empty queue name
@@ -190,11 +188,12 @@ class ClientChannel:
 
     def _consume(self, queue: DeclaredQueue, tag: str, command: commands.Basic.Consume) -> None:
         arguments: Mapping[str, Any] = command.arguments or {}
-        check_consumer_arguments(arguments, f"consumer of queue '{queue.name}' in vhost '/'")
+        check_consumer_arguments(arguments, f"consumer of queue '{queue.name}' in vhost '{queue.host}'")
         check_free(queue)
         check_consumable(queue)
         if queue.consumed_exclusively or (command.exclusive and (queue.core.consumer_count or queue.core.single)):
-            raise refuse(ReplyCode.ACCESS_REFUSED, f"queue '{queue.name}' in vhost '/' in exclusive use")
+            text = f"queue '{queue.name}' in vhost '{queue.host}' in exclusive use"
+            raise refuse(ReplyCode.ACCESS_REFUSED, text)
         if not command.nowait:  # before the first delivery, which leaves at the end of this turn
             self.reply(Basic.ConsumeOk(tag))
         self.core.consume(queue.core, tag, bool(command.no_ack), self.prefetch, arguments.get(CONSUMER_PRIORITY, 0))
@@ -249,7 +248,7 @@ class ClientChannel:
         check_free(queue)
         check_consumable(queue)
         if queue.core.fenced:
-            text = f"queue '{queue.name}' in vhost '/' has '{FENCING_TOKEN}': use basic.consume"
+            text = f"queue '{queue.name}' in vhost '{queue.host}' has '{FENCING_TOKEN}': use basic.consume"
             raise refuse(ReplyCode.PRECONDITION_FAILED, text)
         self.vhost.endings.idle.used(queue)
         self._get(queue, bool(command.no_ack))

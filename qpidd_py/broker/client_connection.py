@@ -47,7 +47,6 @@ from qpidd_py.core.connection import Connection
 from qpidd_py.core.routes import Route
 from qpidd_py.errors import AmqpError, ConnectionException, InvariantError, ReplyCode
 from qpidd_py.logrules import NOTICE
-from qpidd_py.security.entries import HOST
 from qpidd_py.security.refusals import shown
 
 log = logging.getLogger(__name__)
@@ -89,6 +88,8 @@ class ClientConnection:
         self.acl: AclRights  # from connection.open on
         self.core = Connection(broker.engine, self)
         self.core.frame_max = HANDSHAKE_FRAME
+        self.vhost = broker.vhosts.default
+        """Its own from connection.open on."""
         self.opening = Opening()
         self._channels = Channels()
         self.channels: Mapping[int, ClientChannel] = self._channels.open
@@ -159,7 +160,7 @@ class ClientConnection:
             raise ConnectionException(ReplyCode.INTERNAL_ERROR, "internal error, see the log") from error
 
     def route(self, channel: int, exchange: bytes, routing_key: bytes) -> Route:
-        route = self.broker.vhost.routing.route(exchange, routing_key)
+        route = self.vhost.routing.route(exchange, routing_key)
         if self.broker.blocked and route.handler is None:
             self._tell_blocked(self.broker.blocked)
         return route
@@ -173,7 +174,7 @@ class ClientConnection:
     def permit(self, exchange: bytes, routing_key: bytes) -> None:
         """Asked for a publish of a client that may not do everything, unless it repeats the last one.  Raises 403."""
         name = exchange.decode("utf-8", "replace")
-        if name not in self.broker.vhost.routing.internal_exchanges:
+        if name not in self.vhost.routing.internal_exchanges:
             self.judge.publish(name, routing_key.decode("utf-8", "surrogateescape"))
 
     def addressed(self, channel: int, exchange: bytes, routing_key: bytes, header: bytes) -> tuple[Route, bytes]:
@@ -184,7 +185,7 @@ class ClientConnection:
                 self.permit(exchange, key)
         if decode_properties(header).get("reply_to") == REPLY_TO:
             header = with_reply_to(header, self.channels[channel].reply_address())
-        return self.broker.vhost.routing.addressed(exchange, routing_key, header)
+        return self.vhost.routing.addressed(exchange, routing_key, header)
 
     def failed(self, channel: int, code: int, text: str, class_id: int, method_id: int) -> None:
         if self.state is State.LINK:
@@ -258,9 +259,7 @@ class ClientConnection:
         refusal = hooks.admit(self, self.client.properties) if hooks is not None else None
         if refusal is not None:
             raise ConnectionException(refusal.code, refusal.text, *ids(command))
-        if not self.client.access.enters:
-            text = f"access to vhost '{HOST}' refused for user '{self.user}'"
-            raise ConnectionException(ReplyCode.NOT_ALLOWED, text, *ids(command))
+        self._enter(command)
         self.broker.connection_count.check(self)
         self.send(0, make(commands.Connection.OpenOk, known_hosts=self.broker.known_hosts))
         self.state = State.OPENED
@@ -273,13 +272,28 @@ class ClientConnection:
         if hooks is not None and hooks.opened(self):
             self.state = State.LINK
 
+    def _enter(self, command: Frame) -> None:
+        """Its virtual host is that of its connection.open.  Raises ConnectionException."""
+        name = self.handshake.virtual_host
+        vhost = self.broker.vhosts.get(name)
+        if vhost is None or not self.client.access.enters:
+            text = f"access to vhost '{name}' refused for user '{self.user}'" if vhost else f"vhost {name} not found"
+            raise ConnectionException(ReplyCode.NOT_ALLOWED, text, *ids(command))
+        self.vhost, self.core.host = vhost, vhost.number
+        self.judge = Judge(
+            self.user,
+            self.peer,
+            self.broker.coming_and_going,
+            (Permissions(self.client.access, vhost.exchanges), self.acl),
+        )
+
     def _identify(self, command: Frame) -> None:
         """Its rights are those of its user.  Raises ConnectionException if it may not connect from where it is."""
         broker, lines = self.broker, self.broker.coming_and_going
-        self.client.access = access = broker.rights.access(self.user, HOST, self.handshake.mechanism == EXTERNAL)
-        self.acl = AclRights(broker.acl, self.user, self.peer, lines)
+        host, certified = self.handshake.virtual_host, self.handshake.mechanism == EXTERNAL
+        self.client.access = broker.rights.access(self.user, host, certified)
+        self.acl = AclRights(broker.acl, self.user, self.peer, host, lines)
         self.client.acl = self.acl.access
-        self.judge = Judge(self.user, self.peer, lines, (Permissions(access, broker.vhost.exchanges), self.acl))
         refused = self.acl.enters(broker.connection_count.of_user(self.user) if self.client.limited else None)
         if refused is not None:
             log_refusal(lines, self.user, self.peer, refused, ReplyCode.NOT_ALLOWED)
@@ -392,8 +406,8 @@ class ClientConnection:
         self._channels.forget_all(self)
         self.broker.leaves(self)
         queues = self.core.close()
-        self.broker.vhost.endings.consumers_gone(queues)
-        self.broker.vhost.endings.connection_gone(self)
+        self.vhost.endings.consumers_gone(queues)
+        self.vhost.endings.connection_gone(self)
         if link is not None:
             link.closed(reason)
         if self.was_opened:

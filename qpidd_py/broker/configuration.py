@@ -1,15 +1,16 @@
-"""The configuration of the virtual host as a state that can be logged, replayed, listed and compared.
+"""The configuration of one virtual host as a state that can be logged, replayed, listed and compared.
 
 Theory.  Each change of a replicated object is one *operation*: a field table with the entry "op".  On the primary
 `VHost` decides, appends the operation to the log and changes the state through the mutators below; on a backup `apply`
-does the same with what arrives.  A backup never decides: deletions that follow from others (auto-delete) are operations
-of their own; only the bindings of a deleted object go with it on both sides.
+does the same with what arrives (`configurations.py` finds the virtual host).  Every look-up is one in dictionaries of
+this virtual host, so it finds nothing of another one.  A backup never decides: deletions that follow from others
+(auto-delete) are operations of their own; only the bindings of a deleted object go with it on both sides.
 
-* `operations.py` makes them, `operation_rules.py` checks them; `adoption.py` makes a configuration equal to a snapshot.
+* `operations.py` makes them, `operation_rules.py` checks them; `adoption.py` makes configurations equal to a snapshot.
 * The *uid* of an object is the position of the operation that made it.  Same name and other uid is another object.
 * Objects of level "none" are local: position 0, never in an operation or a snapshot.
-* Queue numbers come from one counter, are part of the operation, and are never used twice; the counter is part of the
-  snapshot, so that a promoted backup continues after the numbers of queues that it never saw.
+* Queue numbers come from one counter of the broker, are part of the operation, and are never used twice; the counter is
+  part of the snapshot, so that a promoted backup continues after the numbers of queues that it never saw.
 """
 
 import logging
@@ -18,20 +19,17 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from typing import Any, Final, Protocol
 
-from qpidd_py.amqp.fields import FieldError, decode_operation, encode_table
 from qpidd_py.broker.arguments import REPLICATE
+from qpidd_py.broker.common import Common
 from qpidd_py.broker.debris import CHANGE, Debris, Destination
 from qpidd_py.broker.delayed import make_exchange
 from qpidd_py.broker.effects import Effects
-from qpidd_py.broker.events import Events
 from qpidd_py.broker.exchange import FAILOVER, PREDECLARED, Binding, Exchange, binding_key, has_queue
 from qpidd_py.broker.numbering import NUMBER, Numbers
-from qpidd_py.broker.operation_rules import check_operation
 from qpidd_py.broker.operations import Operation, octets
-from qpidd_py.broker.queue import LOCAL_NUMBERS, DeclaredQueue, limit
-from qpidd_py.broker.settings import Settings
+from qpidd_py.broker.policies import Policies
+from qpidd_py.broker.queue import DeclaredQueue, limit
 from qpidd_py.broker.shadow import give_queue, queue_name
-from qpidd_py.broker.snapshot import Records, decode_snapshot
 from qpidd_py.core.engine import Engine
 from qpidd_py.errors import LinkError
 
@@ -54,34 +52,37 @@ class Observer(Protocol):
 
 
 class Configuration:
-    """Exchanges, queues and bindings."""
+    """Exchanges, queues and bindings of one virtual host."""
 
-    def __init__(self, engine: Engine, observer: Observer) -> None:
+    def __init__(
+        self, engine: Engine, host: str, common: Common, observe: Callable[["Configuration"], Observer]
+    ) -> None:
+        """`observe`: gives the observer; it is called before anything is here."""
         self._engine = engine
-        self._observer = observer
+        self.host = host
+        self.common = common
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, DeclaredQueue] = {}
-        self.queues_of: Counter[str] = Counter()  # user -> queues that this user has declared
-        self.next_number = 1
         self.links = 0  # counts changes of exchanges and of bindings between them
         self._sources: dict[Destination, dict[Exchange, None]] = {}  # those that are gone, too, until they are cleared
-        self.events = Events()
-        self.records = Records()
-        self.settings = Settings(engine, self.records)
-        self.effects = Effects(engine, self.settings, self.queues, observer)
+        self.events = common.events.of(host)
+        self.records = common.records
+        self.settings = common.settings
         self.debris = Debris(self.records, self._unlink)
         self._alternates: Counter[str] = Counter()  # name -> exchanges that have it as their alternate, there or not
         self._alternates_of_queues: Counter[str] = Counter()
-        self._last_local = LOCAL_NUMBERS
         for name, kind in PREDECLARED.items():
             self.exchanges[name] = make_exchange(kind, name, True, False, name == FAILOVER, {})
+        self._observer = observe(self)
+        self.effects = Effects(engine, Policies(self.settings, host), self.queues, self._observer)
 
     # ------------------------------------------------------------ mutators, both on a primary and on a backup
 
     def create_queue(self, operation: Operation, number: int, position: int, payload: bytes) -> DeclaredQueue:
         """`operation` as of "queue.declare"; `position` 0 makes it local."""
         arguments = operation["arguments"]
-        core = self._engine.create_queue(number, operation["name"], position > 0 and arguments[REPLICATE] == "all")
+        kept = position > 0 and arguments[REPLICATE] == "all"
+        core = self._engine.create_queue(number, operation["name"], kept, self.host)
         effect = self.effects.policies.effect(operation["name"], arguments)
         limit(core, effect.arguments, str(operation.get("secret", "")))
         flags = operation["durable"], operation["exclusive"], operation["auto_delete"]
@@ -91,7 +92,7 @@ class Configuration:
         core.owner = queue
         queue.user = str(operation.get("user", ""))  # an operation of an older version has none
         self.queues[queue.name] = queue
-        self.queues_of[queue.user] += 1
+        self.common.came(queue.user)
         if queue.alternate is not None:
             self._alternates_of_queues[queue.alternate] += 1
         self._observer.queue_created(queue)
@@ -102,13 +103,7 @@ class Configuration:
 
     def create_local_queue(self, operation: Operation) -> DeclaredQueue:
         """A queue that is not replicated."""
-        self._last_local += 1
-        return self.create_queue(operation, self._last_local, 0, b"")
-
-    def take_number(self) -> int:
-        """The number of the next replicated queue; never given twice."""
-        self.next_number += 1
-        return self.next_number - 1
+        return self.create_queue(operation, self.common.take_local_number(), 0, b"")
 
     def note_used(self, queue: DeclaredQueue, position: int, payload: bytes) -> None:
         """`payload`: the operation "queue.used", its first consumer."""
@@ -122,7 +117,7 @@ class Configuration:
         del self.queues[queue.name]
         self.records.drop(queue.position)
         self.records.drop(queue.used_position)
-        self.queues_of[queue.user] -= 1
+        self.common.went(queue.user)
         if queue.alternate is not None:
             _count_down(self._alternates_of_queues, queue.alternate)
         cancelled = self._engine.delete_queue(queue.core)  # forgets the routes too
@@ -144,7 +139,7 @@ class Configuration:
         if has_queue(exchange.type, exchange.arguments):
             self._give_queue(exchange, operation)
         if exchange.numbering:
-            exchange.numbers = Numbers(exchange.name, self.records, position > 0)
+            exchange.numbers = Numbers(exchange.name, self.records, position > 0, self.host)
         self.exchanges[exchange.name] = exchange
         self.links += 1
         self._alternates[exchange.alternate or ""] += 1
@@ -158,10 +153,9 @@ class Configuration:
         """See `Exchange.own_queue`."""
         number, level = operation.get("number"), exchange.level
         if not exchange.position or number is None:
-            self._last_local += 1
-            number = self._last_local
+            number = self.common.take_local_number()
         kept = bool(exchange.position) and level == "all"
-        core = self._engine.create_queue(number, queue_name(exchange), kept)
+        core = self._engine.create_queue(number, queue_name(exchange), kept, self.host)
         queue = give_queue(exchange, core, str(operation.get("secret", "")))
         if exchange.waiting is not None:
             self._observer.delays(exchange, queue)
@@ -252,16 +246,18 @@ class Configuration:
     def bindings(self) -> Iterable[Binding]:
         return chain.from_iterable(exchange.bindings() for exchange in self.exchanges.values())
 
+    def clear(self) -> None:
+        """The virtual host is deleted, with all that is left in it; the debris is cleared away later."""
+        for queue in list(self.queues.values()):
+            self.drop_queue(queue)
+        for exchange in list(self.exchanges.values()):
+            self.drop_exchange(exchange)
+
     # ------------------------------------------------------------ a backup follows the log
 
-    def apply(self, position: int, payload: bytes) -> None:
-        """One operation of the log.  Raises `LinkError` if it is none."""
-        try:
-            operation = decode_operation(payload)
-            check_operation(operation)
-            _APPLY[operation["op"]](self, operation, position, payload)
-        except (FieldError, LinkError) as error:
-            raise LinkError(f"operation at position {position}: {error}") from error
+    def apply(self, operation: Operation, position: int, payload: bytes) -> None:
+        """An operation about this virtual host, which has been checked.  Raises LinkError."""
+        _APPLY[operation["op"]](self, operation, position, payload)
 
     def _apply_queue(self, operation: Operation, position: int, payload: bytes) -> None:
         existing = self.queues.get(operation["name"])
@@ -273,7 +269,7 @@ class Configuration:
         if operation["number"] in self._engine.queues:
             raise LinkError(f"queue {operation['name']!r}: number {operation['number']} is that of another queue")
         self.create_queue(operation, operation["number"], position, payload)
-        self.next_number = max(self.next_number, operation["number"] + 1)
+        self.common.next_number = max(self.common.next_number, operation["number"] + 1)
 
     def _apply_queue_delete(self, operation: Operation, position: int, payload: bytes) -> None:
         queue = self.queues.get(operation["name"])
@@ -296,7 +292,7 @@ class Configuration:
         if number in self._engine.queues:
             raise LinkError(f"exchange {operation['name']!r}: number {number} is that of another queue")
         self.create_exchange(operation, position, payload)
-        self.next_number = max(self.next_number, number + 1)
+        self.common.next_number = max(self.common.next_number, number + 1)
 
     def _apply_exchange_delete(self, operation: Operation, position: int, payload: bytes) -> None:
         exchange = self.exchanges.get(operation["name"])
@@ -327,38 +323,17 @@ class Configuration:
             if existing is not None:
                 self.drop_binding(existing)
 
-    def _apply_setting(self, operation: Operation, position: int, payload: bytes) -> None:
-        self.settings.apply_put(operation, position, payload)
-
-    def _apply_setting_delete(self, operation: Operation, position: int, payload: bytes) -> None:
-        self.settings.apply_delete(operation)
-
-    def _apply_numbers(self, operation: Operation, position: int, payload: bytes) -> None:
-        self.next_number = max(self.next_number, operation["next"])
-
     def _ends(self, operation: Operation) -> tuple[Exchange | None, DeclaredQueue | Exchange | None]:
         table: Mapping[str, DeclaredQueue | Exchange] = self.exchanges if operation["exchange"] else self.queues
         return self.exchanges.get(operation["source"]), table.get(operation["destination"])
 
-    # ------------------------------------------------------------ snapshots
-
-    def snapshot(self) -> list[tuple[int, bytes]]:
-        """All replicated objects as the operations that made them, in order; `apply` of each gives the same state."""
-        return decode_snapshot(self.encoded())
-
-    def encoded(self) -> bytes:
-        """The same in octets (`encode_snapshot`)."""
-        numbers = encode_table({"op": "numbers", "next": self.next_number})
-        return self.records.encoded(numbers, self._positions() if self.debris else None)
-
-    def _positions(self) -> list[int]:
+    def positions(self) -> list[int]:
         """Of the operations that made what there is: also while records are left of what is not there any more."""
         found = [queue.position for queue in self.queues.values()]
         found += [queue.used_position for queue in self.queues.values()]
         found += [exchange.position for exchange in self.exchanges.values()]
         found += [numbers.position for numbers in self.numbers()]
         found += [binding.position for binding in self.bindings()]
-        found += self.settings.positions()
         return [position for position in found if position]
 
 
@@ -377,7 +352,4 @@ _APPLY: Final[dict[str, Callable[[Configuration, Operation, int, bytes], None]]]
     NUMBER: Configuration._apply_number,
     "bind": Configuration._apply_bind,
     "unbind": Configuration._apply_unbind,
-    "numbers": Configuration._apply_numbers,
-    "setting.put": Configuration._apply_setting,
-    "setting.delete": Configuration._apply_setting_delete,
 }

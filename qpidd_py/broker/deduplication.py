@@ -35,4 +35,4 @@ def check_same(what: str, asked: Mapping[str, Any], arguments: Mapping[str, Any]
     if DEDUPLICATION in asked:
         names = (DEDUPLICATION, DEDUPLICATION_KEY)
         wanted, found = ({key: table.get(key) for key in names} for table in (asked, arguments))
-        first_difference(f"{what} in vhost '/'", wanted, found)
+        first_difference(what, wanted, found)

@@ -5,10 +5,10 @@ lasts; one that comes again within `qpid.alert_repeat_gap` seconds is not raised
 """
 
 import logging
-from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from qpidd_py.broker.common import Rules
 from qpidd_py.broker.endings import Endings
 from qpidd_py.broker.qpid_arguments import ALERT_GAP, ALERT_GAP_DEFAULT
 from qpidd_py.broker.queue import DeclaredQueue
@@ -19,7 +19,7 @@ from qpidd_py.logrules import Floods
 log = logging.getLogger(__name__)
 
 QUEUE_ALARM: Final = "queue "
-"""Begins the name of an alarm about a queue, before that of the queue."""
+"""Begins the name of an alarm about a queue, before that of the queue (`Queue.label`)."""
 ALARMS: Final = 100
 """Alerts that are alarms at the same time; others are only in the log."""
 
@@ -27,8 +27,8 @@ ALARMS: Final = 100
 class Depths:
     """Of one virtual host."""
 
-    def __init__(self, endings: Endings, floods: Floods) -> None:
-        self.alarm: Callable[[str, str], None] = lambda name, reason: None
+    def __init__(self, endings: Endings, floods: Floods, rules: Rules) -> None:
+        self._rules = rules
         self._endings = endings
         self._floods = floods
         self._alerts: dict[DeclaredQueue, str] = {}  # that are alarms, and their names
@@ -57,7 +57,7 @@ class Depths:
     def _changed(self, queue: DeclaredQueue, watch: Watch) -> None:
         if watch.overflown:
             text = "queue %r is at its limit and ends (qpid.policy_type self-destruct)"
-            self._floods.write(logging.WARNING, text, queue.name)
+            self._floods.write(logging.WARNING, text, queue.core.label)
             self._endings.end_queues([queue])
         elif not watch.alerting:
             self._end(queue)
@@ -69,15 +69,15 @@ class Depths:
         self._recent[queue] = False
         self._gaps.set(queue, self._now + queue.arguments.get(ALERT_GAP, ALERT_GAP_DEFAULT))
         depth = f"{core.ready} messages of {core.ready_bytes} octets"
-        reason = f"queue '{queue.name}' has {depth} (qpid.alert_count, _size)"
+        reason = f"queue '{queue.core.label}' has {depth} (qpid.alert_count, _size)"
         self._floods.write(logging.WARNING, "%s", reason)
         if len(self._alerts) < ALARMS:
-            self._alerts[queue] = QUEUE_ALARM + queue.name
-            self.alarm(self._alerts[queue], reason)
+            self._alerts[queue] = QUEUE_ALARM + queue.core.label
+            self._rules.alarm(self._alerts[queue], reason)
 
     def _end(self, queue: DeclaredQueue) -> None:
         if queue in self._recent:
             self._recent[queue] = False
         name = self._alerts.pop(queue, None)
         if name is not None:
-            self.alarm(name, "")
+            self._rules.alarm(name, "")

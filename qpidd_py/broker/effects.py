@@ -4,10 +4,9 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from qpidd_py.broker.policies import KINDS, Policies
+from qpidd_py.broker.policies import Policies
 from qpidd_py.broker.qpid_arguments import canonical
 from qpidd_py.broker.queue import DeclaredQueue, relimit
-from qpidd_py.broker.settings import Key, Settings
 from qpidd_py.core.engine import Engine
 
 WORK: Final = 10_000
@@ -23,23 +22,22 @@ class Limited(Protocol):
 
 
 class Effects:
-    """Of one broker."""
+    """Of one virtual host."""
 
     def __init__(
-        self, engine: Engine, settings: Settings, queues: Mapping[str, DeclaredQueue], observer: Limited
+        self, engine: Engine, policies: Policies, queues: Mapping[str, DeclaredQueue], observer: Limited
     ) -> None:
-        self.policies = Policies(settings)
+        self.policies = policies
         self._engine = engine
         self._queues = queues
         self._observer = observer
         self._unsure: deque[DeclaredQueue] = deque()  # a policy has changed since they were looked at
-        settings.watchers.append(self._setting_changed)
 
-    def _setting_changed(self, key: Key) -> None:
-        if key.kind in KINDS:
-            self.policies.changed()
-            self._unsure = deque(self._queues.values())
-            self.go_on()
+    def changed(self) -> None:
+        """A policy of this virtual host has."""
+        self.policies.changed()
+        self._unsure = deque(self._queues.values())
+        self.go_on()
 
     def go_on(self) -> None:
         """One step."""

@@ -13,13 +13,17 @@ show.  Names are those of Qpid's QMF events; HA adds its own (`ha.*`).
     queueThresholdExceeded                          queue, reason
     alarm, alarmEnd                                 alarm, reason
 
+One of a queue, exchange or client in another virtual host than `/` has its name: vhost.
+
 What follows from another event has none: bindings of what was deleted, subscriptions of a closed channel.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
+
+from qpidd_py.security.entries import HOST
 
 KEPT: Final = 8192
 NAMES: Final = (
@@ -29,6 +33,12 @@ NAMES: Final = (
 """All but those of HA."""
 TEXT: Final = 500
 """Characters of a reason that are kept."""
+
+
+class Notes(Protocol):
+    """Takes events."""
+
+    def note(self, event: str, **fields: Any) -> None: ...
 
 
 Event = tuple[int, str, dict[str, Any]]
@@ -53,6 +63,10 @@ class Events:
         """Notes what happens from now on: reading a journal does not count."""
         self.history, self.clock = history, clock
 
+    def of(self, host: str) -> Notes:
+        """For what happens in a virtual host, which is named unless it is `/`."""
+        return self if host == HOST else _OfHost(self, host)
+
     def note(self, event: str, **fields: Any) -> None:
         if not self.history:
             return
@@ -67,3 +81,14 @@ class Events:
         begin = max(number + 1, self.last - KEPT + 1)
         end = min(begin + most, self.last + 1)
         return begin - number - 1, [(each, self._kept[each % KEPT]) for each in range(begin, end)]
+
+
+class _OfHost:
+    """See `Events.of`."""
+
+    def __init__(self, events: Events, host: str) -> None:
+        self._events = events
+        self._host = host
+
+    def note(self, event: str, **fields: Any) -> None:
+        self._events.note(event, vhost=self._host, **fields)

@@ -186,8 +186,8 @@ class Exchange:
         found = [binding.destination for binding in self._matching(routing_key, properties)]
         return [destination for destination in found if not destination.gone]
 
-    def check(self, routing_key: bytes, arguments: Mapping[str, Any]) -> None:
-        """Raises 406 for a binding that means nothing here."""
+    def check(self, routing_key: bytes, arguments: Mapping[str, Any], host: str) -> None:
+        """Raises 406 for a binding that means nothing here; `host`: the virtual host."""
 
     def gains(self, binding: Binding) -> bytes | Mark:
         """What a new binding to a queue changes: the routes of one routing key, or all."""
@@ -277,8 +277,8 @@ class HeadersExchange(Exchange):
         super().__init__(*arguments)
         self._index: HeadersIndex[Binding] = HeadersIndex()
 
-    def check(self, routing_key: bytes, arguments: Mapping[str, Any]) -> None:
-        check_match(arguments, f"binding of exchange '{self.name}' in vhost '/'")
+    def check(self, routing_key: bytes, arguments: Mapping[str, Any], host: str) -> None:
+        check_match(arguments, f"binding of exchange '{self.name}' in vhost '{host}'")
 
     def _matching(self, routing_key: bytes, properties: Mapping[str, Any]) -> Iterable[Binding]:
         return self._index.match(properties.get("headers", {}))
@@ -307,7 +307,7 @@ class ConsistentHashExchange(Exchange):
         self._line.changed()
         return super().lose(destination)
 
-    def check(self, routing_key: bytes, arguments: Mapping[str, Any]) -> None:
+    def check(self, routing_key: bytes, arguments: Mapping[str, Any], host: str) -> None:
         if not weight(routing_key):
             text = f"binding key of exchange '{self.name}' is its weight, 1 to {MOST}, found {routing_key!r:.60}"
             raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)

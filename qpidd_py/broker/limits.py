@@ -116,6 +116,7 @@ class ConnectionCount:
         self._visitors: set[Counted] = set()
         self._by_user: Counter[str] = Counter()
         self._by_host: Counter[str] = Counter()
+        self._by_vhost: Counter[str] = Counter()
         self._reached = False
 
     def check(self, connection: Counted) -> None:
@@ -129,7 +130,8 @@ class ConnectionCount:
         if connection.scarce:
             text = "the broker has no file descriptors left for clients"
             raise ConnectionException(ReplyCode.RESOURCE_ERROR, text)
-        self._quotas.check_host(connection.user, self._all)
+        vhost = connection.client.access.host
+        self._quotas.check_host(vhost, connection.user, self._by_vhost[vhost])
         if 0 < limits.connections <= self._all:
             self._say(f"connections: max-connections ({limits.connections}) is reached")
             raise _refused("", "max-connections", limits.connections)
@@ -156,6 +158,7 @@ class ConnectionCount:
         self._all += step
         _count(self._by_user, connection.user, step)
         _count(self._by_host, host_of(connection.peer), step)
+        _count(self._by_vhost, connection.client.access.host, step)
 
     def of_user(self, user: str) -> int:
         """Open connections, with administrative ones."""

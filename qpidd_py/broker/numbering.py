@@ -12,7 +12,9 @@ Each numbering exchange counts each message that it gets, also one that it does 
 from typing import Final
 
 from qpidd_py.amqp.fields import encode_table
+from qpidd_py.broker.host_settings import within
 from qpidd_py.broker.snapshot import Records
+from qpidd_py.security.entries import HOST
 
 NUMBER: Final = "exchange.number"
 """The operation: the exchange `name` has given the number `last`."""
@@ -22,18 +24,21 @@ MOST: Final = (1 << 63) - 1
 class Numbers:
     """Of one exchange that numbers."""
 
-    __slots__ = ("_name", "_records", "last", "position", "replicated")
+    __slots__ = ("_host", "_name", "_records", "last", "position", "replicated")
 
-    def __init__(self, name: str, records: Records, replicated: bool) -> None:
+    def __init__(self, name: str, records: Records, replicated: bool, host: str = HOST) -> None:
         self.last = 0
         self.position = 0  # of the operation that has `last`
         self.replicated = replicated
         self._records = records
         self._name = name
+        self._host = host
 
     def operation(self) -> bytes:
         """That gives the next number; empty for an exchange of this broker only."""
-        return encode_table({"op": NUMBER, "name": self._name, "last": self.last + 1}) if self.replicated else b""
+        if not self.replicated:
+            return b""
+        return encode_table(within({"op": NUMBER, "name": self._name, "last": self.last + 1}, self._host))
 
     def note(self, last: int, position: int, payload: bytes) -> None:
         """`payload`: the operation at `position`.  A MemoryError changes nothing."""

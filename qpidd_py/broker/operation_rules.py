@@ -16,11 +16,14 @@ from qpidd_py.broker.arguments import (
     check_known,
 )
 from qpidd_py.broker.exchange import CLASSES, DELAYED, EXCHANGE_TYPES, PREDECLARED, has_queue
+from qpidd_py.broker.host_settings import KINDS as HOSTS
+from qpidd_py.broker.host_settings import check_name
 from qpidd_py.broker.numbering import MOST, NUMBER
 from qpidd_py.broker.qpid_arguments import conflict
 from qpidd_py.broker.queue import LOCAL_NUMBERS
 from qpidd_py.broker.setting_kinds import KINDS, check_setting
 from qpidd_py.errors import ChannelException, LinkError
+from qpidd_py.security.entries import HOST
 
 _FLAGS: Final = dict.fromkeys(("durable", "auto_delete"), bool)
 _ENDS: Final = {"source": str, "exchange": bool, "destination": str, "key": (str, bytes), "arguments": dict}
@@ -61,6 +64,7 @@ def check_operation(operation: Mapping[str, Any]) -> None:
             raise LinkError(f"{kind}: field {name}: found {value!r:.60}")
         if isinstance(value, str | bytes) and len(value) > SHORTSTR_MAX:
             raise LinkError(f"{kind}: field {name} has {len(value)} characters, at most {SHORTSTR_MAX} are possible")
+    _check_host(operation)
     if kind == "queue.declare" and REPLICATE not in operation["arguments"]:
         raise LinkError(f"queue {operation['name']!r} without {REPLICATE}")
     if kind == "exchange.declare" and (operation["type"] not in EXCHANGE_TYPES or operation["name"] in PREDECLARED):
@@ -80,6 +84,17 @@ def check_operation(operation: Mapping[str, Any]) -> None:
         raise LinkError(f"{error.reply_text:.200}") from error
     if kind == "queue.declare" and (found := conflict(operation["arguments"])) is not None:
         raise LinkError(f"queue {operation['name']!r}: {found[0]:.60}: {found[1]}")
+
+
+def _check_host(operation: Mapping[str, Any]) -> None:
+    made = operation.get("kind") in HOSTS
+    host = operation.get("host") if made else operation.get("vhost", HOST)
+    if made and (host == HOST or operation.get("name")):
+        raise LinkError(f"{operation['op']}: virtual host {host!r:.60} {operation.get('name')!r:.60}")
+    try:
+        check_name(host if isinstance(host, str) else "")
+    except ValueError as error:
+        raise LinkError(f"{operation['op']}: {error}") from error
 
 
 def _check_own_queue(operation: Mapping[str, Any]) -> None:

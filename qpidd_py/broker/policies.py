@@ -37,7 +37,7 @@ POLICY: Final = "policy"
 OPERATOR: Final = "operator-policy"
 KINDS: Final = (POLICY, OPERATOR)
 POLICIES_MAX: Final = 100
-"""Of a kind: each declaration looks at them."""
+"""Of a kind, in a virtual host: each declaration looks at them."""
 APPLY_TO: Final = ("queues", "all")
 _LOWEST: Final = (EXPIRES, MESSAGE_TTL, MAX_LENGTH, MAX_BYTES, DELIVERY_LIMIT, CONSUMER_TIMEOUT)
 _OTHERS: Final = (OVERFLOW, DEAD_LETTER_EXCHANGE, DEAD_LETTER_KEY)
@@ -100,10 +100,11 @@ class Policy(NamedTuple):
 
 
 class Policies:
-    """Of one broker."""
+    """Of one virtual host."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, host: str) -> None:
         self._settings = settings
+        self._host = host
         self._sorted: dict[str, list[Policy]] = {kind: [] for kind in KINDS}
 
     def __len__(self) -> int:
@@ -114,7 +115,8 @@ class Policies:
         self._sorted = {kind: list(self._of(kind)) for kind in KINDS}
 
     def _of(self, kind: str) -> Iterator[Policy]:
-        for key, value in sorted(self._settings.of(kind), key=lambda each: (-each[1]["priority"], each[0].name)):
+        found = ((key, value) for key, value in self._settings.of(kind) if key.host == self._host)
+        for key, value in sorted(found, key=lambda each: (-each[1]["priority"], each[0].name)):
             arguments = {_KEYS[kind][name]: each for name, each in value["definition"].items()}
             yield Policy(key.name, _matcher(value["pattern"]), arguments)
 

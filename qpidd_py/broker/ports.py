@@ -6,6 +6,7 @@ from typing import Any, Protocol, TypeVar
 
 from qpidd_py.broker import client_channel, opening
 from qpidd_py.broker.events import Events
+from qpidd_py.broker.vhosts import VHosts
 from qpidd_py.core.engine import Engine
 from qpidd_py.logrules import Floods
 from qpidd_py.security.acl.in_force import Acl
@@ -65,6 +66,7 @@ class Host(client_channel.Host, opening.Host, Protocol[Taken]):
     known_hosts: str
     rights: Rights
     server_properties: dict[str, Any]
+    vhosts: VHosts
 
     @property
     def blocked(self) -> str: ...

@@ -94,6 +94,7 @@ class DeclaredQueue:
     ) -> None:
         self.core = core
         self.name: str = core.name
+        self.host: str = core.host
         self.durable = durable
         self.exclusive = exclusive
         self.auto_delete = auto_delete

@@ -1,4 +1,4 @@
-"""Limits of users and of the virtual host, as settings: the cluster has them, and they change at any time.       Pure.
+"""Limits of users and of virtual hosts, as settings: the cluster has them, and they change at any time.       Pure.
 
 kind            host    name      value
 user-limits             user      max-connections, max-channels
@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from qpidd_py.broker.settings import Settings
 from qpidd_py.errors import ChannelException, ConnectionException, ReplyCode
-from qpidd_py.security.entries import HOST
 
 USER_LIMITS: Final = "user-limits"
 VHOST_LIMITS: Final = "vhost-limits"
@@ -52,11 +51,11 @@ class Quotas:
         if 0 <= most <= number:
             raise _refused(f"connection refused for user '{user}': user connection limit ({most}) is reached")
 
-    def check_host(self, user: str, number: int) -> None:
+    def check_host(self, host: str, user: str, number: int) -> None:
         """Of connections.  Raises ConnectionException."""
-        most = self._of_host(CONNECTIONS)
+        most = self._of_host(host, CONNECTIONS)
         if 0 <= most <= number:
-            raise _refused(f"access to vhost '{HOST}' refused for user '{user}': connection limit ({most}) is reached")
+            raise _refused(f"access to vhost '{host}' refused for user '{user}': connection limit ({most}) is reached")
 
     def check_channel(self, user: str, number: int) -> None:
         """Raises ConnectionException."""
@@ -65,19 +64,19 @@ class Quotas:
             text = f"number of channels opened for user '{user}' has reached the maximum allowed user limit of ({most})"
             raise _refused(text)
 
-    def check_queue(self, name: str, number: int) -> None:
+    def check_queue(self, host: str, name: str, number: int) -> None:
         """Raises ChannelException."""
-        most = self._of_host(QUEUES)
+        most = self._of_host(host, QUEUES)
         if 0 <= most <= number:
-            text = f"cannot declare queue '{name}': queue limit in vhost '{HOST}' ({most}) is reached"
+            text = f"cannot declare queue '{name}': queue limit in vhost '{host}' ({most}) is reached"
             raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
 
     def _of_user(self, user: str, name: str) -> int:
         """Negative: none."""
         return int((self._settings.get((USER_LIMITS, "", user)) or {}).get(name, -1))
 
-    def _of_host(self, name: str) -> int:
-        return int((self._settings.get((VHOST_LIMITS, HOST, NAME)) or {}).get(name, -1))
+    def _of_host(self, host: str, name: str) -> int:
+        return int((self._settings.get((VHOST_LIMITS, host, NAME)) or {}).get(name, -1))
 
 
 def _refused(text: str) -> ConnectionException:

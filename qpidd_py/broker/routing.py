@@ -42,12 +42,14 @@ copy."""
 
 
 class RoutingTable:
-    """Routing queries over the exchanges and queues of a configuration."""
+    """Routing queries over the exchanges and queues of one virtual host."""
 
-    def __init__(self, engine: Engine, configuration: Configuration) -> None:
-        self.internal_exchanges: dict[str, Handler] = {}
+    def __init__(self, engine: Engine, configuration: Configuration, internal: Mapping[str, Handler]) -> None:
+        """`internal`: the exchanges that the broker itself serves."""
+        self.internal_exchanges = internal
         self._engine = engine
         self._configuration = configuration
+        self._host = configuration.host
         self._exchanges = configuration.exchanges
         self._queues = configuration.queues
         self._needing: dict[Exchange, bool] = {}  # answers of `_needs_headers`
@@ -82,9 +84,10 @@ class RoutingTable:
         handler = self.internal_exchanges.get(name)
         if handler is not None:
             return Route([], handler=handler)
-        exchange = find_exchange(self._exchanges, name)
+        exchange = find_exchange(self._exchanges, name, self._host)
         if exchange.internal:
-            raise refuse(ReplyCode.ACCESS_REFUSED, f"cannot publish to internal exchange '{name}' in vhost '/'")
+            text = f"cannot publish to internal exchange '{name}' in vhost '{self._host}'"
+            raise refuse(ReplyCode.ACCESS_REFUSED, text)
         if self._needs_headers(exchange):
             return self._route_by_header(exchange)
         return self._permitted(self._walk(exchange, routing_key, {})).route(marked=True)
@@ -121,7 +124,7 @@ class RoutingTable:
 
     def addressed(self, exchange: bytes, routing_key: bytes, header: bytes) -> tuple[Route, bytes]:
         """The route of a message with copies, and its content header without BCC.  Raises 404, 403, 406."""
-        start = find_exchange(self._exchanges, exchange.decode("utf-8", "replace"))
+        start = find_exchange(self._exchanges, exchange.decode("utf-8", "replace"), self._host)
         keys, kept = copies(header)
         found = self._permitted(self._copied(start, [routing_key, *keys], header))
         later = found.queues and all(core.delays is not None for core in found.queues)

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from qpidd_py.broker.host_settings import KINDS as HOSTS
+from qpidd_py.broker.host_settings import check_host
 from qpidd_py.broker.parameters import KINDS as PARAMETERS
 from qpidd_py.broker.parameters import check_parameter
 from qpidd_py.broker.policies import KINDS as POLICIES
@@ -17,6 +19,7 @@ _CHECKS: Final = {
     **dict.fromkeys(POLICIES, check_policy),
     **dict.fromkeys(LIMITS, check_limits),
     **dict.fromkeys(PARAMETERS, check_parameter),
+    **dict.fromkeys(HOSTS, check_host),
 }
 KINDS: Final = tuple(_CHECKS)
 

@@ -15,19 +15,21 @@ NAME: Final = 64
 
 
 def state_dump(broker: Broker) -> Iterator[str]:
-    engine, vhost = broker.engine, broker.vhost
+    engine, vhosts = broker.engine, list(broker.vhosts)
+    queues = [queue for vhost in vhosts for queue in vhost.queues.values()]
+    exchanges = sum(len(vhost.exchanges) for vhost in vhosts)
     links = [each for each in broker.connections if each.link is not None]
     yield (
         f"state: {'backup' if broker.passive else 'serving'}, epoch {engine.epoch}, position {engine.position}, safe "
         f"{engine.safe}, confirms waiting {engine.waiting_confirms}, blocked {broker.blocked or 'no'!r}"
     )
     yield (
-        f"state: {len(broker.connections)} connections, {len(links)} links, {len(vhost.queues)} queues, "
-        f"{len(vhost.exchanges)} exchanges, {engine.published} published, {engine.delivered} delivered"
+        f"state: {len(broker.connections)} connections, {len(links)} links, {len(queues)} queues, "
+        f"{exchanges} exchanges, {engine.published} published, {engine.delivered} delivered"
     )
     for connection in nlargest(MOST, broker.connections, key=lambda each: (each.link is not None, each.core.backlog)):
         yield _connection(connection)
-    for queue in nlargest(MOST, vhost.queues.values(), key=lambda each: each.core.ready + each.core.unacked):
+    for queue in nlargest(MOST, queues, key=lambda each: each.core.ready + each.core.unacked):
         yield _queue(queue)
 
 
@@ -44,6 +46,6 @@ def _connection(connection: ClientConnection) -> str:
 def _queue(queue: DeclaredQueue) -> str:
     core = queue.core
     return (
-        f"state: queue {queue.name[:NAME]!a} ready {core.ready} unacked {core.unacked} octets {core.bytes} "
+        f"state: queue {core.label[:NAME]!a} ready {core.ready} unacked {core.unacked} octets {core.bytes} "
         f"consumers {core.consumer_count} replicate {queue.level}"
     )

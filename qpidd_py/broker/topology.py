@@ -41,7 +41,7 @@ def _queue_passive(channel: ClientChannel, command: commands.Queue.Declare) -> N
         consumers = 1
     elif name != MANAGEMENT:
         queue = channel.vhost.find_queue(name, channel.connection)
-        check_same(f"queue '{name}'", command.arguments or {}, queue.arguments)
+        check_same(channel.vhost.called("queue", name), command.arguments or {}, queue.arguments)
         ready, consumers, position = queue.core.ready, queue.core.consumer_count, queue.position
     channel.last_queue = name
     if not command.nowait:
@@ -130,7 +130,7 @@ def _exchange_passive(channel: ClientChannel, command: commands.Exchange.Declare
     if command.exchange in channel.vhost.routing.internal_exchanges:
         return 0
     exchange = channel.vhost.find_exchange(command.exchange)
-    check_same(f"exchange '{exchange.name}'", command.arguments or {}, exchange.arguments)
+    check_same(channel.vhost.called("exchange", exchange.name), command.arguments or {}, exchange.arguments)
     return exchange.position
 
 

@@ -1,4 +1,4 @@
-"""The virtual host "/": the rules of AMQP for exchanges and queues; those for bindings are in `bindings`.
+"""A virtual host: the rules of AMQP for exchanges and queues; those for bindings are in `bindings`.
 
 Every method that changes something returns the log position that its reply has to wait for; 0 = none.  A repeated
 declaration waits, too, for an operation of its own turn (`OperationLog.unchanged`).
@@ -33,18 +33,19 @@ from qpidd_py.broker.arguments import (
     queue_level,
 )
 from qpidd_py.broker.bindings import Bindings
+from qpidd_py.broker.common import Rules
 from qpidd_py.broker.configuration import Cancelled, Configuration
 from qpidd_py.broker.debris import TICK
 from qpidd_py.broker.deduplication import SECRET_SIZE
 from qpidd_py.broker.depths import Depths
 from qpidd_py.broker.endings import Endings
 from qpidd_py.broker.exchange import DELAYED, EXCHANGE_TYPES, Exchange, has_queue, repeated
-from qpidd_py.broker.limits import Limits, check_queues
+from qpidd_py.broker.limits import check_queues
 from qpidd_py.broker.operation_log import OperationLog
 from qpidd_py.broker.operations import Operation, exchange_operation, queue_operation
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.broker.quotas import Quotas
-from qpidd_py.broker.routing import MANAGEMENT, RoutingTable
+from qpidd_py.broker.routing import MANAGEMENT, Handler, RoutingTable
 from qpidd_py.core.engine import Engine
 from qpidd_py.core.routes import Route
 from qpidd_py.errors import ConnectionException, ReplyCode
@@ -53,7 +54,7 @@ from qpidd_py.logrules import Floods
 log = logging.getLogger(__name__)
 
 _LOCKED: Final = (
-    "cannot obtain exclusive access to locked queue '{}' in vhost '/'. It could be originally declared on another "
+    "cannot obtain exclusive access to locked queue '{}' in vhost '{}'. It could be originally declared on another "
     "connection or the exclusive property value does not match that of the original declaration."
 )
 
@@ -64,23 +65,30 @@ def _secret(arguments: Mapping[str, Any]) -> str:
 
 
 class VHost:
-    """The virtual host as connections use it."""
+    """One virtual host as connections use it.  Nothing here leads to another one (`vhosts.py` has all)."""
 
-    def __init__(self, engine: Engine, limits: Limits = Limits()) -> None:  # noqa: B008 (immutable)
-        self.limits = limits
+    def __init__(
+        self, engine: Engine, configuration: Configuration, rules: Rules, internal: Mapping[str, Handler], number: int
+    ) -> None:
+        """`internal`: see `RoutingTable`; `number`: for `Connection.host`, never given twice, 0 for `/`."""
+        self.name = configuration.host
+        self.number = number
+        self.rules = rules
         self.engine = engine
-        self.configuration = Configuration(engine, self)
+        self.configuration = configuration
         self.quotas = Quotas(self.configuration.settings)
-        self.routing = RoutingTable(engine, self.configuration)
+        self.routing = RoutingTable(engine, self.configuration, internal)
         self.exchanges: Mapping[str, Exchange] = self.configuration.exchanges
         self.queues: Mapping[str, DeclaredQueue] = self.configuration.queues
-        self.default_replicate = "none"
-        self.clustered = False
         self.floods = Floods(log)
-        self.operation_log = OperationLog(engine)
+        self.operation_log = OperationLog(engine, self.name)
         self.endings = Endings(engine, self.configuration, self.operation_log, self.routing)
-        self.bindings = Bindings(engine, self.configuration, self.operation_log, self.endings, self.routing)
-        self.depths = Depths(self.endings, self.floods)
+        self.bindings = Bindings(engine, self.configuration, self.operation_log, self.endings, self.routing, rules)
+        self.depths = Depths(self.endings, self.floods, rules)
+
+    def called(self, kind: str, name: str) -> str:
+        """A queue or exchange (`kind`) as texts name it."""
+        return f"{kind} '{name}' in vhost '{self.name}'"
 
     # ------------------------------------------------------------ queues
 
@@ -88,9 +96,9 @@ class VHost:
         """Raises 404, 405 if it is exclusive to another connection, 403 if access is not allowed."""
         queue = self._present(name)
         if queue is None:
-            raise refuse(ReplyCode.NOT_FOUND, f"no queue '{name}' in vhost '/'")
+            raise refuse(ReplyCode.NOT_FOUND, f"no queue '{name}' in vhost '{self.name}'")
         if queue.exclusive and queue.owner is not connection:
-            raise refuse(ReplyCode.RESOURCE_LOCKED, _LOCKED.format(name))
+            raise refuse(ReplyCode.RESOURCE_LOCKED, _LOCKED.format(name, self.name))
         check_ours(queue, f"queue '{name}'", self.engine.passive)
         return queue
 
@@ -119,12 +127,14 @@ class VHost:
         if name == MANAGEMENT:
             raise refuse(ReplyCode.ACCESS_REFUSED, f"queue name '{name}' is reserved")
         if arguments:
-            check_queue_arguments(arguments, f"queue '{name}' in vhost '/'")
-        level = queue_level(arguments, exclusive, self.default_replicate)
+            check_queue_arguments(arguments, self.called("queue", name))
+        level = queue_level(arguments, exclusive, self.rules.default_replicate)
         if arguments:
             flags = {"exclusive": exclusive, "transient": not durable, "auto-delete": auto_delete}
-            lonely = not self.clustered and REPLICATE not in arguments  # as a quorum queue of RabbitMQ's on one node
-            check_type(arguments, "all" if lonely else level, f"queue '{name}' in vhost '/'", **flags)
+            lonely = (
+                not self.rules.clustered and REPLICATE not in arguments
+            )  # as a quorum queue of RabbitMQ's on one node
+            check_type(arguments, "all" if lonely else level, self.called("queue", name), **flags)
             if lonely and arguments.get(QUEUE_TYPE) == "quorum":
                 self.floods.write(logging.WARNING, "quorum queue without a cluster, the only copy: %.100r", name)
         if arguments.get(DEAD_LETTER_STRATEGY) == AT_LEAST_ONCE and not keeps_letters(arguments):
@@ -133,9 +143,10 @@ class VHost:
         if delivery_limit(arguments) < 0 and arguments[DELIVERY_LIMIT] != -1:
             self.floods.write(logging.WARNING, "no delivery limit, since 'x-delivery-limit' is no number: %.100r", name)
         user = str(getattr(connection, "user", ""))
-        check_queues(self.limits, name, user, len(self.queues), self.configuration.queues_of)
+        common = self.configuration.common
+        check_queues(self.rules.limits, name, user, common.queues, common.queues_of)
         if connection is not None:
-            self.quotas.check_queue(name, len(self.queues))
+            self.quotas.check_queue(self.name, name, len(self.queues))
         self.endings.go_on(2)
         kept = {**arguments, REPLICATE: level}
         operation = queue_operation(name, 0, durable, exclusive, auto_delete, kept, user, _secret(arguments))
@@ -155,7 +166,7 @@ class VHost:
         if self.engine.passive:
             text = f"queue '{operation['name']}' would be replicated and this broker is a backup"
             raise refuse(ReplyCode.ACCESS_REFUSED, text)
-        operation["number"] = number = self.configuration.take_number()
+        operation["number"] = number = self.configuration.common.take_number()
         position, payload = self.operation_log.append(operation)
         return self.configuration.create_queue(operation, number, position, payload)
 
@@ -173,8 +184,8 @@ class VHost:
         if not returns:
             self.find_queue(name, connection)
         if exclusive != queue.exclusive:
-            raise refuse(ReplyCode.RESOURCE_LOCKED, _LOCKED.format(name))
-        what = f"queue '{name}' in vhost '/'"
+            raise refuse(ReplyCode.RESOURCE_LOCKED, _LOCKED.format(name, self.name))
+        what = self.called("queue", name)
         check_queue_arguments(arguments, what)
         durable = queue.durable if exclusive else durable  # an exclusive queue ends with its connection anyhow
         wanted = {"durable": durable, "auto_delete": auto_delete, **compared(arguments)}
@@ -195,13 +206,13 @@ class VHost:
         queue = self.find_queue(name, connection)
         check_free(queue)
         if if_unused and queue.core.consumer_count:
-            raise refuse(ReplyCode.PRECONDITION_FAILED, f"queue '{name}' in vhost '/' in use")
+            raise refuse(ReplyCode.PRECONDITION_FAILED, f"queue '{name}' in vhost '{self.name}' in use")
         self.engine.settle(queue.core)
         if if_empty and queue.core.ready:
-            raise refuse(ReplyCode.PRECONDITION_FAILED, f"queue '{name}' in vhost '/' not empty")
+            raise refuse(ReplyCode.PRECONDITION_FAILED, f"queue '{name}' in vhost '{self.name}' not empty")
         count = queue.core.ready
         if not self.endings.sent_on(queue):
-            text = f"queue '{name}' in vhost '/' has messages that cannot be read, and have to be sent on"
+            text = f"queue '{name}' in vhost '{self.name}' has messages that cannot be read, and have to be sent on"
             raise refuse(ReplyCode.RESOURCE_ERROR, text)
         self.endings.drop_queue(queue)
         return count, self.engine.changed if queue.position else 0
@@ -281,7 +292,7 @@ class VHost:
 
     def find_exchange(self, name: str) -> Exchange:
         """Raises 404."""
-        return find_exchange(self.exchanges, name)
+        return find_exchange(self.exchanges, name, self.name)
 
     def declare_exchange(
         self, name: str, kind: str, durable: bool, auto_delete: bool, internal: bool, arguments: Mapping[str, Any]
@@ -292,13 +303,13 @@ class VHost:
             raise ConnectionException(ReplyCode.COMMAND_INVALID, text)
         if kind not in EXCHANGE_TYPES:
             raise ConnectionException(ReplyCode.COMMAND_INVALID, f"unknown exchange type '{kind}'")
-        what = f"exchange '{name}' in vhost '/'"
+        what = self.called("exchange", name)
         check_exchange_arguments(arguments, what)
         if kind == DELAYED:
             check_delayed_type(arguments, EXCHANGE_TYPES, what)
         flags = {"durable": durable, "auto_delete": auto_delete, "internal": internal}
         wanted = {"type": kind, **flags, **repeated(kind, arguments)}
-        level = str(arguments.get(REPLICATE, self.default_replicate))
+        level = str(arguments.get(REPLICATE, self.rules.default_replicate))
         existing = self.exchanges.get(name)
         if existing is not None:
             check_ours(existing, what, self.engine.passive)
@@ -314,7 +325,7 @@ class VHost:
         if self.engine.passive:
             raise refuse(ReplyCode.ACCESS_REFUSED, f"{what} would be replicated and this broker is a backup")
         if has_queue(kind, arguments):
-            operation["number"] = self.configuration.take_number()
+            operation["number"] = self.configuration.common.take_number()
         return self.configuration.create_exchange(operation, *self.operation_log.append(operation)).position
 
     def _check_name(self, name: str) -> None:
@@ -327,11 +338,11 @@ class VHost:
         """The position to wait for; deleting a missing exchange is no error (see `delete_queue`)."""
         exchange = self.exchanges.get(name)
         if name == "" or name in self.routing.internal_exchanges or (exchange is not None and exchange.predeclared):
-            raise refuse(ReplyCode.ACCESS_REFUSED, f"exchange '{name}' in vhost '/' cannot be deleted")
+            raise refuse(ReplyCode.ACCESS_REFUSED, f"exchange '{name}' in vhost '{self.name}' cannot be deleted")
         if exchange is None:
             return self.operation_log.unchanged(self.engine.changed)
         check_ours(exchange, f"exchange '{name}'", self.engine.passive)
         if if_unused and (exchange.size or self.configuration.is_alternate(name)):
-            raise refuse(ReplyCode.PRECONDITION_FAILED, f"exchange '{name}' in vhost '/' in use")
+            raise refuse(ReplyCode.PRECONDITION_FAILED, f"exchange '{name}' in vhost '{self.name}' in use")
         self.endings.remove_exchange(exchange)
         return self.engine.changed if exchange.position else 0

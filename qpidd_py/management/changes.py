@@ -5,8 +5,9 @@ before the result is sent, as for a reply to `queue.declare`.
     queue.purge   {queue}                                                                    -> {"purged": number}
     queue.delete  {queue, if_unused=false, if_empty=false}                                   -> {"deleted": messages}
 
-Moved or purged are those that are ready when it begins, and not those that come later.  A backup refuses them for
-replicated objects; a broker that is deposed meanwhile refuses the rest.
+All of them in the virtual host `vhost` (`hosts.py`).  Moved or purged are those that are ready when it begins, and not
+those that come later.  A backup refuses them for replicated objects; a broker that is deposed meanwhile refuses the
+rest.
 """
 
 from collections.abc import Callable, Generator, Mapping
@@ -14,7 +15,9 @@ from typing import Final
 
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.queue import DeclaredQueue
+from qpidd_py.broker.vhost import VHost
 from qpidd_py.errors import AmqpError
+from qpidd_py.management.hosts import host_of
 from qpidd_py.management.patience import Reading, ready_in_memory
 from qpidd_py.management.request import Json, NotFound, RequestError, flag, text
 
@@ -42,7 +45,7 @@ class Changes:
         limit = arguments.get("limit", 1 << 62)
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
             raise RequestError(f"limit {limit!r}, wanted a number above 0")
-        vhost, source, moved = self._broker.vhost, text(arguments, "source"), 0
+        vhost, source, moved = host_of(self._broker, arguments), text(arguments, "source"), 0
         left = min(limit, max(1, vhost.queues[source].core.ready if source in vhost.queues else 1))
         while True:
             waited = False
@@ -63,26 +66,27 @@ class Changes:
                 yield None
 
     def _purge(self, arguments: Json) -> Slices:
-        queue = self._broker.vhost.purgeable_queue(None, text(arguments, "queue"))
-        count = yield from self._emptied(queue, "purged")
-        return {"purged": count}, self._broker.vhost.purged(queue)
+        vhost = host_of(self._broker, arguments)
+        queue = vhost.purgeable_queue(None, text(arguments, "queue"))
+        count = yield from self._emptied(vhost, queue, "purged")
+        return {"purged": count}, vhost.purged(queue)
 
     def _delete(self, arguments: Json) -> Slices:
-        vhost, name = self._broker.vhost, text(arguments, "queue")
+        vhost, name = host_of(self._broker, arguments), text(arguments, "queue")
         if name not in vhost.queues:
             raise NotFound(f"no queue {name!r}")
         if_unused, if_empty = flag(arguments, "if_unused"), flag(arguments, "if_empty")
         queue = vhost.deletable_queue(None, name, if_unused, if_empty)
-        dropped = (yield from self._emptied(queue, "deleted")) if queue is not None else 0
+        dropped = (yield from self._emptied(vhost, queue, "deleted")) if queue is not None else 0
         if queue is not None and vhost.queues.get(name) is not queue:  # it was deleted by another client meanwhile
             return {"deleted": dropped}, self._broker.engine.changed
         # A consumer that comes between two slices does not keep the queue.
         count, position = vhost.delete_queue(None, name, if_unused and queue is None, if_empty)
         return {"deleted": dropped + count}, position
 
-    def _emptied(self, queue: DeclaredQueue, reason: str) -> Generator[None, None, int]:
+    def _emptied(self, vhost: VHost, queue: DeclaredQueue, reason: str) -> Generator[None, None, int]:
         """Drops what is ready in a queue now: how many messages that were, or had been when it was deleted."""
-        vhost, engine, dropped = self._broker.vhost, self._broker.engine, 0
+        engine, dropped = self._broker.engine, 0
         last, done = engine.sequence, False
         while not done and vhost.queues.get(queue.name) is queue:
             vhost.purgeable_queue(None, queue.name)  # refuses where this broker is no longer the primary

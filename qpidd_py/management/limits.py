@@ -1,4 +1,4 @@
-"""Requests about the limits of users and of the virtual host (`broker/quotas.py`); changes are answered when they are
+"""Requests about the limits of users and of virtual hosts (`broker/quotas.py`); changes are answered when they are
 safe.
 
 limit.list     {}                           [{user | vhost, limits}]
@@ -12,7 +12,7 @@ from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.quotas import KINDS, NAME, NAMES, USER_LIMITS, VHOST_LIMITS
 from qpidd_py.broker.settings import Key
 from qpidd_py.management.request import Json, RequestError, text
-from qpidd_py.management.settings import Change, List, SettingRequests, virtual_host
+from qpidd_py.management.settings import Change, List, SettingRequests
 
 ALL = "all"
 
@@ -49,7 +49,7 @@ class LimitRequests(SettingRequests):
         if ("user" in arguments) == ("vhost" in arguments):
             raise RequestError("wanted a user or a vhost, and not both")
         if "vhost" in arguments:
-            return Key(VHOST_LIMITS, virtual_host(arguments), NAME)
+            return Key(VHOST_LIMITS, self.virtual_host(arguments), NAME)
         name = self.user_of(arguments)
         if name in self.broker.couriers:
             raise RequestError(f"user {name!r} is of the brokers, for whom no limits hold")

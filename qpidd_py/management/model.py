@@ -26,6 +26,7 @@ without `more`.
     event.list    {after, ...}              what has happened since, see `events`
     queue.move, queue.purge, queue.delete   see `changes`; answered when the change is safe
     user.*, permission.*, topic.*           see `users`; who may ask what is in `rights`
+    vhost.*                                 see `hosts`, also for the virtual host that another request is about
     policy.*, limit.*, parameter.*, shovel.*    see `policies`, `limits`, `parameters`
     acl.show      {}                        the ACL file in force, how many rules, quotas, denials
     acl.reload    {}                        reads it again -> as acl.show; an error changes nothing
@@ -46,6 +47,7 @@ from qpidd_py.errors import AmqpError, ConfigError, ReplyCode
 from qpidd_py.management.changes import Changes
 from qpidd_py.management.events import METHOD as EVENTS
 from qpidd_py.management.events import EventRequests
+from qpidd_py.management.hosts import HostRequests, completed, host_of, hosts_of, of_host
 from qpidd_py.management.limits import LimitRequests
 from qpidd_py.management.pages import Pages
 from qpidd_py.management.parameters import ParameterRequests
@@ -53,7 +55,7 @@ from qpidd_py.management.patience import Reading, in_memory
 from qpidd_py.management.policies import PolicyRequests
 from qpidd_py.management.request import Json, NotFound, Reply, RequestError, text
 from qpidd_py.management.rights import RELOAD, SHOW, administers, check_request, who
-from qpidd_py.management.settings import Change
+from qpidd_py.management.settings import Change, List
 from qpidd_py.management.shown import (
     PEEK_BODY,
     show_binding,
@@ -67,6 +69,7 @@ from qpidd_py.management.shown import (
 )
 from qpidd_py.management.turns import Defer, Slices
 from qpidd_py.management.users import UserRequests
+from qpidd_py.security.entries import HOST
 from qpidd_py.security.refusals import shown
 
 log = logging.getLogger(__name__)
@@ -99,31 +102,33 @@ class Management:
             **parameters.methods,
             SHOW: lambda _: self.broker.acl.shown(),
         }
-        self._lists: Mapping[str, Callable[[], Iterator[Json]]] = {
+        self._objects: Mapping[str, Callable[[Json], Iterator[Json]]] = {
             "queue.list": self._queue_list,
             "exchange.list": self._exchange_list,
             "binding.list": self._binding_list,
-            "session.list": self._session_list,
-            "channel.list": self._channel_list,
             "subscription.list": self._subscription_list,
         }
-        self._contents = Changes(broker).methods
+        self._lists: dict[str, List] = {"session.list": self._session_list, "channel.list": self._channel_list}
+        hosts = HostRequests(broker)
+        self._contents = {**Changes(broker).methods, **hosts.slices}
         self._changes: dict[str, Change] = {}
-        self._lists = dict(self._lists)
         self._pages = Pages(broker).methods
-        for settings in (UserRequests(broker), PolicyRequests(broker), LimitRequests(broker), parameters):
+        for settings in (UserRequests(broker), PolicyRequests(broker), LimitRequests(broker), parameters, hosts):
             self._changes.update(settings.changes)
             self._lists.update(settings.lists)
 
     def work(self, method: str, arguments: Json, reply: Reply, asker: ClientConnection | None) -> Slices:
         """Answers a request, one slice with each step: `reply` is called for each part, the last one now or later.
         Never raises because of the request's content.  `asker` may see what is exclusive to it, a courier all."""
+        arguments = completed(method, arguments, asker.vhost.name if asker is not None else HOST)
         try:
             check_request(asker, method, arguments)
             if method.startswith("ha."):
                 self._ha_request(method, arguments, reply, asker.user if asker is not None else "")
+            elif method in self._objects:
+                yield from _in_parts(self._objects[method](arguments), reply)
             elif method in self._lists:
-                yield from _in_parts(self._lists[method](), reply)
+                yield from _in_parts(of_host(self.broker, arguments, self._lists[method]()), reply)
             elif method in self._pages:
                 reply({"ok": True, "result": (yield from self._pages[method](arguments))})
             elif method == "queue.peek":
@@ -174,7 +179,7 @@ class Management:
     # ---- the methods
 
     def _broker_info(self, _: Json) -> Json:
-        engine, vhost = self.broker.engine, self.broker.vhost
+        engine = self.broker.engine
         return {
             "name": self.broker.name,
             "product": self.broker.server_properties.get("product", ""),
@@ -182,7 +187,7 @@ class Management:
             "pid": os.getpid(),
             "backup": self.broker.passive,
             "ha": self.broker.hooks is not None,
-            "clustered": self.broker.vhost.clustered,
+            "clustered": self.broker.vhosts.rules.clustered,
             "epoch": engine.epoch,
             "position": engine.position,
             "safe": engine.safe,
@@ -193,8 +198,8 @@ class Management:
             "alarms": self.broker.alarms,
             "memory": self.broker.memory(),
             "paged": self.broker.paging() if self.broker.paging is not None else None,
-            "queues": len(vhost.queues),
-            "exchanges": len(vhost.exchanges),
+            "queues": self.broker.configurations.common.queues,
+            "exchanges": sum(len(vhost.exchanges) for vhost in self.broker.vhosts),
             "sessions": len(self.broker.connections),
             "channels": self.broker.connection_count.channels,
         }
@@ -209,17 +214,18 @@ class Management:
             raise RequestError(f"{RELOAD}: nothing is changed: {error}") from error
         return self.broker.acl.shown()
 
-    def _queue_list(self) -> Iterator[Json]:
-        queues = self.broker.vhost.queues
-        return (show_queue(queue) for queue in _sorted(queues.values(), lambda each: each.name))
+    def _queue_list(self, arguments: Json) -> Iterator[Json]:
+        queues = [queue for vhost in hosts_of(self.broker, arguments) for queue in vhost.queues.values()]
+        return (show_queue(queue) for queue in _sorted(queues, lambda each: (each.host, each.name)))
 
     def _queue_peek(self, arguments: Json, asker: ClientConnection | None) -> Generator[Reading, None, list[Json]]:
         name, limit = arguments.get("queue"), arguments.get("limit", 10)
-        if not isinstance(name, str) or name not in self.broker.vhost.queues:
+        queues = host_of(self.broker, arguments).queues
+        if not isinstance(name, str) or name not in queues:
             raise NotFound(f"no queue {name!r}")
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
             raise RequestError(f"limit {limit!r}, wanted a number from 1 to {PEEK_LIMIT}")
-        queue = self.broker.vhost.queues[name]
+        queue = queues[name]
         if queue.exclusive and queue.owner is not asker and not self._is_courier(asker):
             raise RequestError(f"queue {name!r} is exclusive to another connection")
         core, limit = queue.core, min(limit, PEEK_LIMIT)
@@ -244,16 +250,18 @@ class Management:
     def _is_courier(self, asker: ClientConnection | None) -> bool:
         return asker is not None and asker.user in self.broker.couriers
 
-    def _exchange_list(self) -> Iterator[Json]:
-        exchanges = self.broker.vhost.exchanges
-        return (show_exchange(exchange) for exchange in _sorted(exchanges.values(), lambda each: each.name))
+    def _exchange_list(self, arguments: Json) -> Iterator[Json]:
+        for vhost in hosts_of(self.broker, arguments):
+            for exchange in _sorted(vhost.exchanges.values(), lambda each: each.name):
+                yield show_exchange(exchange, vhost.name)
 
-    def _binding_list(self) -> Iterator[Json]:
-        bound = (each for each in self.broker.vhost.exchanges.values() if each.size)  # many others would take long
-        for exchange in _sorted(bound, lambda each: each.name):
-            parts = [exchange.bindings()] if exchange.size <= SORTED else exchange.parts()
-            for part in parts:
-                yield from map(show_binding, _sorted(part, lambda each: each.key))
+    def _binding_list(self, arguments: Json) -> Iterator[Json]:
+        for vhost in hosts_of(self.broker, arguments):
+            bound = (each for each in vhost.exchanges.values() if each.size)  # many others would take long
+            for exchange in _sorted(bound, lambda each: each.name):
+                parts = [exchange.bindings()] if exchange.size <= SORTED else exchange.parts()
+                for part in parts:
+                    yield from (show_binding(each, vhost.name) for each in _sorted(part, lambda each: each.key))
 
     def _session_list(self) -> Iterator[Json]:
         return (show_connection(each) for each in _sorted(self.broker.connections, lambda each: each.number))
@@ -263,9 +271,11 @@ class Management:
         for connection in _sorted(self.broker.connections, lambda each: each.number):
             yield from (show_channel(channel, connection) for channel in list(connection.channels.values()))
 
-    def _subscription_list(self) -> Iterator[Json]:
+    def _subscription_list(self, arguments: Json) -> Iterator[Json]:
         """Consumers of a connection that has ended meanwhile are left out."""
-        for connection in _sorted(self.broker.connections, lambda each: each.number):
+        hosts = hosts_of(self.broker, arguments)
+        connections = (each for each in self.broker.connections if each.vhost in hosts)
+        for connection in _sorted(connections, lambda each: each.number):
             cores = [channel.core for channel in connection.channels.values()]
             consumers = [consumer for core in cores for consumer in core.consumers.values()]
             yield from (show_consumer(consumer, connection) for consumer in consumers)

@@ -5,7 +5,7 @@ how many there are to show.
                                             queues whose names contain `name`, in this order -> {"queues": [as in
                                             `queue.list`], "matched": number, "total": number}
     queue.info    {queue}                   one of `queue.list`
-    queue.totals  {}                        sums over all queues
+    queue.totals  {}                        sums over all queues, of all virtual hosts
     session.page  {offset=0, limit=100, name=""}
                                             connections of clients whose peer or user contains `name`, by number ->
                                             {"sessions": [as in `session.list`], "matched": number, "total": number}
@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar
 
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.queue import DeclaredQueue
+from qpidd_py.management.hosts import host_of, hosts_of
 from qpidd_py.management.request import Json, NotFound, RequestError, flag, text
 from qpidd_py.management.shown import show_connection, show_queue
 
@@ -47,7 +48,7 @@ class Pages:
     """Of one broker.  Each request is a generator (`turns.py`)."""
 
     def __init__(self, broker: Broker) -> None:
-        self._queues, self._connections = broker.vhost.queues, broker.connections
+        self._broker, self._connections = broker, broker.connections
         self.methods: Mapping[str, Callable[[Json], Answer]] = {
             "queue.page": self._page,
             "queue.info": self._info,
@@ -62,22 +63,25 @@ class Pages:
         if (key := SORTS.get(sort)) is None:
             raise RequestError(f"sort {sort[:64]!r}, wanted one of {', '.join(SORTS)}")
         pick = heapq.nlargest if reverse and sort == "name" else heapq.nsmallest
-        sign, queues = -1 if reverse else 1, list(self._queues.values())
+        sign, queues = -1 if reverse else 1, self._queues(arguments)
         found, matched = yield from _picked(
             queues, lambda each: name in each.name.lower(), lambda each: (sign * key(each), each.name), pick, last
         )
         shown = [show_queue(queue) for queue in found[first:] if not queue.core.deleted]
         return {"queues": shown, "matched": matched, "total": len(queues)}
 
+    def _queues(self, arguments: Json) -> list[DeclaredQueue]:
+        return [queue for vhost in hosts_of(self._broker, arguments) for queue in vhost.queues.values()]
+
     def _info(self, arguments: Json) -> Answer:
         yield from ()
-        queue = self._queues.get(name := text(arguments, "queue"))
+        queue = host_of(self._broker, arguments).queues.get(name := text(arguments, "queue"))
         if queue is None:
             raise NotFound(f"no queue {name[:64]!r}")
         return show_queue(queue)
 
     def _totals(self, arguments: Json) -> Answer:
-        queues, sums = list(self._queues.values()), dict.fromkeys(_SUMS, 0)
+        queues, sums = self._queues({"vhost": None}), dict.fromkeys(_SUMS, 0)
         for start in range(0, len(queues), LOOKS):
             some = queues[start : start + LOOKS]
             for name in _SUMS:

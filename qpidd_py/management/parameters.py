@@ -20,7 +20,8 @@ from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.parameters import KINDS, PARAMETERS_MAX, SHOVEL, check_component
 from qpidd_py.broker.settings import Key
 from qpidd_py.management.request import Json, RequestError, text
-from qpidd_py.management.settings import Change, List, SettingRequests, named, virtual_host
+from qpidd_py.management.settings import Change, List, SettingRequests, named
+from qpidd_py.security.entries import HOST
 
 SILENCE: Final = 15.0
 """Seconds."""
@@ -57,17 +58,27 @@ class ParameterRequests(SettingRequests):
                 yield {**known, "value": value, "uid": self.settings.position(key)}
 
     def _set(self, arguments: Json) -> tuple[Json, int]:
-        key, value = _key(arguments), arguments.get("value")
+        key, value = self._key(arguments), arguments.get("value")
         if not isinstance(value, dict):
             raise RequestError(f"value is {value!r:.60}, wanted an object")
         self.check_room(key, PARAMETERS_MAX, "component")
         return {}, self.put(key, value)
 
     def _clear(self, arguments: Json) -> tuple[Json, int]:
-        key = self.present(_key(arguments))
+        key = self.present(self._key(arguments))
         if arguments.get("uid", self.settings.position(key)) != self.settings.position(key):
             raise RequestError(f"{key.kind} {key.name!r} is another one now")
         return {}, self.settings.delete(key)
+
+    def _key(self, arguments: Json) -> Key:
+        try:
+            kind = check_component(text(arguments, "component"))
+        except ValueError as error:
+            raise RequestError(str(error)) from None
+        host = self.virtual_host(arguments)
+        if host != HOST:
+            raise RequestError(f"qpid-shovel works in the virtual host {HOST!r} only, not in {host[:64]!r}")
+        return Key(kind, host, named(arguments, "name"))
 
     # ---- shovels
 
@@ -114,14 +125,6 @@ class ParameterRequests(SettingRequests):
 
     def _now(self) -> float:
         return self.broker.clocks()[1] / 1e6
-
-
-def _key(arguments: Json) -> Key:
-    try:
-        kind = check_component(text(arguments, "component"))
-    except ValueError as error:
-        raise RequestError(str(error)) from None
-    return Key(kind, virtual_host(arguments), named(arguments, "name"))
 
 
 def _stopped(reason: str) -> Json:

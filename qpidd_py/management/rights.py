@@ -10,13 +10,15 @@
 | `user.self` | nothing |
 | `policy.*`, `parameter.*`, `shovel.restart` | the tag policymaker or administrator; operator policies: administrator |
 | `parameter.set` | besides: to read, write and make what a shovel reads, writes and makes in this cluster |
-| `user.*`, `permission.*`, `topic.*`, `limit.*` | to administer |
+| `user.*`, `permission.*`, `topic.*`, `limit.*`, `vhost.add`, `vhost.delete` | to administer |
 | `acl.show` | the tag monitoring |
 | `acl.reload` | to administer |
 | other requests `ha.*` | the tag administrator; the HA module asks for more |
 
 A user administers who has the tag administrator in the settings, or is of ha-username; where there is no ha-username,
 all users administer that may do everything.  Who may do everything has all tags.
+
+Permissions are those in the virtual host that the request is about (`hosts.py`).
 
 With an ACL file its rules have to allow a request, too:
 
@@ -39,8 +41,9 @@ from pamqp.commands import Queue
 from qpidd_py.amqp.codec import make
 from qpidd_py.broker.acl_lookups import of_queue
 from qpidd_py.broker.client_connection import ClientConnection
-from qpidd_py.broker.judging import DEFAULT, log_refusal
+from qpidd_py.broker.judging import DEFAULT, Judge, log_refusal
 from qpidd_py.broker.parameters import is_local
+from qpidd_py.broker.permissions import Permissions
 from qpidd_py.broker.vhost import VHost
 from qpidd_py.errors import AmqpError
 from qpidd_py.management.request import Forbidden, Json
@@ -48,6 +51,7 @@ from qpidd_py.security.acl import words
 from qpidd_py.security.acl.rules import Lookup
 from qpidd_py.security.acl.topics import EVERY_KEY, Pattern
 from qpidd_py.security.entries import ADMINISTRATOR, CONFIGURE, MONITORING, POLICYMAKER, READ, WRITE
+from qpidd_py.security.rights import Access
 
 Asker = ClientConnection | None
 """None: the broker itself."""
@@ -67,16 +71,29 @@ def check_request(asker: Asker, method: str, arguments: Json) -> None:
         return
     _check_permissions(asker, method, arguments)
     if method == "parameter.set":
-        _check_shovel(asker, arguments.get("value"))
+        _check_shovel(asker, access_of(asker, arguments), _vhost_of(asker, arguments), arguments.get("value"))
     refused = asker.acl.refused(_lookups(asker, method, arguments))
     if refused is not None:
         log_refusal(asker.broker.coming_and_going, asker.user, asker.peer, refused, Forbidden.code)
         raise Forbidden(f"{method[:SHOWN]}: {refused.text}")
 
 
+def access_of(asker: ClientConnection, arguments: Json) -> Access:
+    """What it may do in the virtual host that a request is about."""
+    host, access = arguments.get("vhost"), asker.client.access
+    if not isinstance(host, str) or host == access.host:
+        return access
+    return asker.broker.rights.access(asker.user, host, access.certified)
+
+
+def _vhost_of(asker: ClientConnection, arguments: Json) -> VHost:
+    """The same virtual host; one that is not there is refused by the request itself."""
+    return asker.broker.vhosts.get(str(arguments.get("vhost"))) or asker.vhost
+
+
 def _lookups(asker: ClientConnection, method: str, arguments: Json) -> Iterator[Lookup]:
     group, _, verb = method[:SHOWN].partition(".")
-    vhost, action = asker.broker.vhost, _ACTIONS.get(method)
+    vhost, action = _vhost_of(asker, arguments), _ACTIONS.get(method)
     names = {name: str(arguments.get(name) or "") for name in ("queue", "source", "target", "exchange")}
     if action is not None:
         yield from of_queue(vhost, action, names["queue"])
@@ -112,50 +129,54 @@ def _of_shovel(vhost: VHost, value: Any) -> Iterator[Lookup]:
 
 
 def _check_permissions(asker: ClientConnection, method: str, arguments: Json) -> None:
-    if method.partition(".")[0] in ("user", "permission", "topic", "limit") or method == RELOAD:
+    administers_only = method in (RELOAD, "vhost.add", "vhost.delete")
+    if method.partition(".")[0] in ("user", "permission", "topic", "limit") or administers_only:
         if not administers(asker):
             raise Forbidden(f"{method}: user {_name(asker)!r} is no administrator")
         return
-    if asker.client.access.everything:
+    access = access_of(asker, arguments)
+    if access.everything:
         return
     if method.startswith(("policy.", "parameter.")) or method == "shovel.restart":
-        _check_policies(asker, method, arguments)
+        _check_policies(asker, access, method, arguments)
         return
     needs = _NEEDS.get(method, {})
     for name, permission in needs.items():
         wanted = arguments.get(name)
-        if isinstance(wanted, str) and wanted and not asker.client.access.may(permission, wanted):
+        if isinstance(wanted, str) and wanted and not access.may(permission, wanted):
             raise Forbidden(f"{method}: {permission} access to {name} {wanted!r} refused for user {_name(asker)!r}")
     tag = MONITORING if method in _SHOWN else ADMINISTRATOR
-    if not needs and method != "session.close" and not asker.client.access.has(tag):
+    if not needs and method != "session.close" and not access.has(tag):
         raise Forbidden(f"{method}: user {_name(asker)!r} has no tag {tag}")
 
 
-def _check_policies(asker: ClientConnection, method: str, arguments: Json) -> None:
+def _check_policies(asker: ClientConnection, access: Access, method: str, arguments: Json) -> None:
     wanted = (ADMINISTRATOR,) if arguments.get("operator") else (ADMINISTRATOR, POLICYMAKER)
-    if not any(asker.client.access.has(tag) for tag in wanted):
+    if not any(access.has(tag) for tag in wanted):
         raise Forbidden(f"{method}: user {_name(asker)!r} has no tag {' or '.join(reversed(wanted))}")
+    if not access.enters and not method.endswith(".list"):
+        raise Forbidden(f"{method}: access to vhost {access.host[:SHOWN]!r} refused for user {_name(asker)!r}")
 
 
-def _check_shovel(asker: ClientConnection, value: Any) -> None:
+def _check_shovel(asker: ClientConnection, access: Access, vhost: VHost, value: Any) -> None:
     """`qpid-shovel` may do more than who asks.  Of other brokers a shovel has a login of its own."""
     if not isinstance(value, dict) or asker.client.everything:
         return
     ends = {uri: names for uri, names in _ENDS.items() if is_local(value.get(uri))}
     for name, (permission, wanted) in (each for names in ends.values() for each in names.items() if each[0] in value):
         what = wanted or value[name]
-        if isinstance(what, str) and not asker.client.access.may(permission, what):
+        if isinstance(what, str) and not access.may(permission, what):
             text = f"{permission} access to {name} {value[name]!r:.80}"
             raise Forbidden(f"parameter.set: {text} refused for user {_name(asker)!r}")
     for uri, name, permission, any_key in _TOPICS:
         exchange, key = value.get(name), value.get(f"{name}-key", any_key)
         if uri not in ends or not isinstance(exchange, str) or not isinstance(key, str | None):
             continue
-        if not asker.client.access.may_topics(permission, exchange, key):
+        if not access.may_topics(permission, exchange, key):
             text = f"{permission} access to topic {key!r:.80} of {name} {exchange!r:.80}"
             raise Forbidden(f"parameter.set: {text} refused for user {_name(asker)!r}")
     for name in (name for names in ends.values() for name in names if name.endswith("-queue") and name in value):
-        _check_queue(asker, value[name], value.get(f"{name}-args"))
+        _check_queue(asker, access, vhost, value[name], value.get(f"{name}-args"))
     if "dest-uri" in ends and not value.keys() & ends["dest-uri"].keys():
         raise Forbidden(f"parameter.set: user {_name(asker)!r} may not write all exchanges: name one, or a queue")
 
@@ -168,14 +189,16 @@ class _Asked:
     last_queue: str = ""
 
 
-def _check_queue(asker: ClientConnection, name: Any, arguments: Any) -> None:
+def _check_queue(asker: ClientConnection, access: Access, vhost: VHost, name: Any, arguments: Any) -> None:
     """`qpid-shovel` makes a queue that is missing.  One that is there may be gone then, so its arguments count."""
-    vhost = asker.broker.vhost
     if not isinstance(name, str) or not isinstance(arguments, dict | None) or (name in vhost.queues and not arguments):
         return
     flags = {"passive": False, "durable": True, "exclusive": False, "auto_delete": False}
     try:
-        asker.judge.method(_Asked(vhost), make(Queue.Declare, queue=name, arguments=arguments or {}, **flags))
+        judge = Judge(
+            asker.user, asker.peer, asker.broker.coming_and_going, (Permissions(access, vhost.exchanges), asker.acl)
+        )
+        judge.method(_Asked(vhost), make(Queue.Declare, queue=name, arguments=arguments or {}, **flags))
     except AmqpError as error:
         raise Forbidden(f"parameter.set: {error.reply_text}") from None
 
@@ -210,6 +233,7 @@ _SHOWN: Final = frozenset(
         "subscription.list",
         "event.list",
         "shovel.list",
+        "vhost.list",
         SHOW,
         "ha.status",
         "ha.query",

@@ -21,7 +21,7 @@ class SettingRequests:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        self.settings = broker.vhost.configuration.settings
+        self.settings = broker.settings
 
     def put(self, key: Key, value: Mapping[str, Any]) -> int:
         """Raises RequestError for a value that is none, or one too many."""
@@ -35,8 +35,9 @@ class SettingRequests:
         return self.settings.put(key, value)
 
     def check_room(self, key: Key, most: int, called: str = "kind") -> None:
-        """Raises RequestError for one more of a kind, or what that is called, than there may be."""
-        if self.settings.get(key) is None and sum(1 for _ in self.settings.of(key.kind)) >= most:
+        """Raises RequestError for one more of a kind in a virtual host, or what that is called, than there may be."""
+        there = (each for each, _ in self.settings.of(key.kind) if each.host == key.host)
+        if self.settings.get(key) is None and sum(1 for _ in there) >= most:
             raise RequestError(f"{most} of this {called} are there, no more are possible")
 
     def present(self, key: Key) -> Key:
@@ -45,6 +46,13 @@ class SettingRequests:
         if self.settings.get(key) is None:
             raise NotFound(f"no {key.kind} {key.name!r}")
         return key
+
+    def virtual_host(self, arguments: Json) -> str:
+        """The name of one that there is.  Raises NotFound."""
+        host = text(arguments, "vhost", HOST)
+        if self.broker.vhosts.get(host) is None:
+            raise NotFound(f"no virtual host {host[:64]!r}")
+        return host
 
     def user_of(self, arguments: Json) -> str:
         """The user that they name.  Raises NotFound for one that is not there."""
@@ -68,11 +76,3 @@ def named(arguments: Json, name: str) -> str:
     if not found or octets > NAME_MAX or not found.isprintable():
         raise RequestError(f"{name} {found[:64]!r} has {octets} octets, wanted 1 to {NAME_MAX} that can be printed")
     return found
-
-
-def virtual_host(arguments: Json) -> str:
-    """Raises NotFound unless it is the one that there is."""
-    host = text(arguments, "vhost", HOST)
-    if host != HOST:
-        raise NotFound(f"no virtual host {host[:64]!r}; there is {HOST!r}")
-    return host

@@ -26,6 +26,7 @@ def show_queue(queue: DeclaredQueue) -> Json:
     core = queue.core
     return {
         "name": queue.name,
+        "vhost": queue.host,
         "durable": queue.durable,
         "exclusive": queue.exclusive,
         "auto_delete": queue.auto_delete,
@@ -67,9 +68,10 @@ def _show_shadow(exchange: Exchange) -> Json:
     return {"kept": exchange.shadow.core.ready} if exchange.initial else _show_window(exchange.shadow)
 
 
-def show_exchange(exchange: Exchange) -> Json:
+def show_exchange(exchange: Exchange, host: str) -> Json:
     return {
         "name": exchange.name,
+        "vhost": host,
         "type": exchange.type,
         "durable": exchange.durable,
         "auto_delete": exchange.auto_delete,
@@ -84,9 +86,10 @@ def show_exchange(exchange: Exchange) -> Json:
     }
 
 
-def show_binding(binding: Binding) -> Json:
+def show_binding(binding: Binding, host: str) -> Json:
     return {
         "source": binding.source.name,
+        "vhost": host,
         "destination": binding.destination.name,
         "destination_type": "exchange" if isinstance(binding.destination, Exchange) else "queue",
         "routing_key": to_json(binding.routing_key),
@@ -149,6 +152,7 @@ def show_connection(connection: ClientConnection) -> Json:
         "peer": connection.peer,
         "state": connection.state.value,
         "user": connection.user,
+        "vhost": connection.vhost.name,
         "admin": connection.client.admin,
         "link": connection.link is not None,
         "channels": len(connection.channels),
@@ -167,6 +171,7 @@ def show_channel(channel: ClientChannel, connection: ClientConnection) -> Json:
         "number": core.number,
         "peer": connection.peer,
         "user": connection.user,
+        "vhost": connection.vhost.name,
         "confirm": core.confirming,
         "transactional": core.transactional,
         "prefetch": channel.prefetch,
@@ -181,6 +186,7 @@ def show_channel(channel: ClientChannel, connection: ClientConnection) -> Json:
 def show_consumer(consumer: Consumer, connection: ClientConnection) -> Json:
     return {
         "queue": consumer.queue.name,
+        "vhost": consumer.queue.host,
         "tag": to_json(consumer.tag),
         "connection": connection.number,
         "peer": connection.peer,

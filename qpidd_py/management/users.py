@@ -6,11 +6,11 @@
     user.put          {user, hash, tags}                        makes or changes it; what is left out stays as it is
     user.delete       {user}                                    with permissions and limits; its connections are closed
     permission.list   {}                                        [{user, vhost, configure, write, read}]
-    permission.set    {user, vhost="/", configure, write, read}
-    permission.clear  {user, vhost="/"}                         a user of the cluster cannot enter without one
+    permission.set    {user, vhost, configure, write, read}
+    permission.clear  {user, vhost}                         a user of the cluster cannot enter without one
     topic.list        {}                                        [{user, vhost, exchange, write, read}]
-    topic.set         {user, vhost="/", exchange, write, read}
-    topic.clear       {user, vhost="/", exchange=all}
+    topic.set         {user, vhost, exchange, write, read}
+    topic.clear       {user, vhost, exchange=all}
 
 A hash is one of `qpid-passwd`, `sha256$SALT$HASH` or `sha512$SALT$HASH` of RabbitMQ, or empty: no password fits.
 Users of the user file are listed, too; they are not changed here, but may get a permission.
@@ -22,8 +22,8 @@ from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.quotas import USER_LIMITS
 from qpidd_py.broker.settings import Key
 from qpidd_py.management.request import Json, NotFound, RequestError, text
-from qpidd_py.management.settings import Change, List, SettingRequests, named, virtual_host
-from qpidd_py.security.entries import CONFIGURE, HOST, PERMISSION, READ, TOPIC, USER, WRITE
+from qpidd_py.management.settings import Change, List, SettingRequests, named
+from qpidd_py.security.entries import CONFIGURE, PERMISSION, READ, TOPIC, USER, WRITE
 from qpidd_py.security.rights import PatternError, compiled, expanded
 from qpidd_py.security.users import usable
 
@@ -92,8 +92,8 @@ class UserRequests(SettingRequests):
         if self.settings.get(Key(USER, "", name)) is None:
             raise NotFound(f"no user {name!r} of the cluster")
         self.check_primary()
-        kinds = {USER: "", USER_LIMITS: "", PERMISSION: HOST, TOPIC: HOST}
-        keys = [Key(kind, host, name) for kind, host in kinds.items()]
+        keys = [Key(kind, "", name) for kind in (USER, USER_LIMITS)]
+        keys += [Key(kind, vhost.name, name) for vhost in self.broker.vhosts for kind in (PERMISSION, TOPIC)]
         return {}, max(self.settings.delete(key) for key in keys if self.settings.get(key) is not None)
 
     def _set_permission(self, arguments: Json) -> tuple[Json, int]:
@@ -119,8 +119,8 @@ class UserRequests(SettingRequests):
         return {}, self.put(key, left) if left else self.settings.delete(key)
 
     def _key(self, kind: str, arguments: Json) -> Key:
-        """Of a user that there is, in the virtual host that there is."""
-        host = virtual_host(arguments)
+        """Of a user that there is, in a virtual host that there is."""
+        host = self.virtual_host(arguments)
         return Key(kind, host, self.user_of(arguments))
 
 

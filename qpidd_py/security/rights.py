@@ -6,8 +6,8 @@ empty pattern fits the empty name only, as in RabbitMQ.
 
     user                                                         may
     of brokers (ha-username), or where logins are not checked    everything
-    of the user file, without a permission in the settings       everything
-    of a certificate (EXTERNAL), unknown to the settings         everything
+    of the user file, without a permission in the settings       everything, in all virtual hosts
+    of a certificate (EXTERNAL), unknown to the settings         the same
     any other                                                    what its permission says; without one it cannot enter
 
 `Access` is one object per user: connections keep it, and a change of a setting changes it.
@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, Protocol
 from weakref import WeakValueDictionary
 
-from qpidd_py.security.entries import ADMINISTRATOR, PERMISSION, TAGS, TOPIC, USER
+from qpidd_py.security.entries import ADMINISTRATOR, HOST, PERMISSION, TAGS, TOPIC, USER
 
 log = logging.getLogger(__name__)
 
@@ -160,6 +160,8 @@ class Rights:
         """Whether it is a user of the user file, or of this process."""
         self.names: Callable[[], Collection[str]] = tuple
         """All of these."""
+        self.hosts: Callable[[], Collection[str]] = lambda: (HOST,)
+        """The names of the virtual hosts."""
 
     def access(self, user: str, host: str, certified: bool = False) -> Access:
         found = self._accesses.get((user, host, certified))
@@ -173,11 +175,15 @@ class Rights:
         for access in [each for each in self._accesses.values() if user in (None, each.user)]:
             self._look(access)
 
+    def _has_permission(self, user: str) -> bool:
+        """In any virtual host: who has one somewhere has no others."""
+        return any(self._settings.get((PERMISSION, host, user)) is not None for host in self.hosts())
+
     def _look(self, access: Access) -> None:
         user, host = access.user, access.host
         entry = self._settings.get((USER, "", user))
         permission = self._settings.get((PERMISSION, host, user))
-        unset = entry is None and permission is None and (access.certified or self.local(user))
+        unset = entry is None and (access.certified or self.local(user)) and not self._has_permission(user)
         unlimited = not self.checked or self.trusted(user) or unset
         tags = TAGS if unlimited else (entry or {}).get("tags", ())
         access.become(permission, self._settings.get((TOPIC, host, user)) or {}, frozenset(tags), unlimited)

@@ -1,6 +1,7 @@
 """The lines of an archive: configuration and messages of a broker, for people and for `qpid-ha restore`.         Pure.
 
     header    {"archive": 1, "time", "broker", "position", "messages": has it any?, "damage": what could not be read}
+              archive 2: with other virtual hosts than `/`; objects and messages of these have "vhost"
     object    {"object": "queue.declare" | "exchange.declare" | "bind" | "setting.put", ...,
                "operation": the field table, base64}
     message   {"id", "queue", "redelivered", "arrival", "exchange", "routing_key", "properties", "header", "body", ...}
@@ -23,8 +24,11 @@ from qpidd_py.amqp.codec import decode_properties
 from qpidd_py.amqp.fields import FieldError, decode_operation
 from qpidd_py.amqp.json_object import read_object
 from qpidd_py.errors import AmqpError, QpiddError
+from qpidd_py.security.entries import HOST
 
 FORMAT: Final = 1
+WITH_HOSTS: Final = 2
+"""The format of an archive with other virtual hosts than `/`: older versions would restore all to `/`."""
 DECLARE_QUEUE: Final = "queue.declare"
 DECLARE_EXCHANGE: Final = "exchange.declare"
 PUT_SETTING: Final = "setting.put"
@@ -50,6 +54,8 @@ class Header:
     """False: only the configuration."""
     damage: str = ""
     """What could not be read of a journal; empty if it was whole."""
+    hosts: bool = False
+    """Whether there are other virtual hosts than `/`."""
 
 
 class Message(NamedTuple):
@@ -67,6 +73,8 @@ class Message(NamedTuple):
     body: bytes
     leader: str = ""
     """Id of the broker that assigned `id`; empty if it is not known."""
+    host: str = HOST
+    """The virtual host of the queue."""
 
 
 class End(NamedTuple):
@@ -78,7 +86,8 @@ class End(NamedTuple):
 
 
 def encode_header(header: Header) -> bytes:
-    return _line({"archive": FORMAT, **vars(header)})
+    said = {name: value for name, value in vars(header).items() if name != "hosts"}
+    return _line({"archive": WITH_HOSTS if header.hosts else FORMAT, **said})
 
 
 def decode_header(line: bytes) -> Header:
@@ -87,11 +96,13 @@ def decode_header(line: bytes) -> Header:
     found = value.get("archive")
     if not isinstance(found, int) or isinstance(found, bool):
         raise ArchiveError("not an archive of qpidd: the first line says something else")
-    if found > FORMAT:
-        raise ArchiveError(f"archive of format {found}, this version reads up to {FORMAT}: a newer version wrote it")
+    if found > WITH_HOSTS:
+        text = f"archive of format {found}, this version reads up to {WITH_HOSTS}: a newer version wrote it"
+        raise ArchiveError(text)
     try:
         time, broker, position = (str(value[name]) for name in ("time", "broker", "position"))
-        return Header(time, broker, position, bool(value["messages"]), str(value.get("damage", "")))
+        damage, hosts = str(value.get("damage", "")), found == WITH_HOSTS
+        return Header(time, broker, position, bool(value["messages"]), damage, hosts)
     except KeyError as error:
         raise ArchiveError(f"the first line has no {error}") from error
 
@@ -122,6 +133,7 @@ def encode_message(message: Message) -> bytes:
     value = {
         "id": position_text(message.id),
         "queue": message.queue,
+        **({} if message.host == HOST else {"vhost": message.host}),
         "redelivered": message.redelivered,
         "arrival": message.arrival,
         "exchange": message.exchange.decode("utf-8", "surrogateescape"),
@@ -147,6 +159,7 @@ def decode_message(value: Mapping[str, Any]) -> Message:
         _octets(value, "header"),
         _octets(value, "body"),
         _field({"leader": "", **value}, "leader", str),
+        _field({"vhost": HOST, **value}, "vhost", str),
     )
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from qpidd_py.amqp.fields import decode_operation
-from qpidd_py.broker.configuration import Configuration
+from qpidd_py.broker.configurations import Configurations
+from qpidd_py.broker.host_settings import host_of
 from qpidd_py.broker.operations import Operation
 from qpidd_py.broker.snapshot import read_snapshot
 from qpidd_py.core import Queue, reading
@@ -20,9 +21,10 @@ _LAST: Final = (1 << 64) - 1
 class Objects:
     """The replicated objects that outlive their connections, as they were when this was made."""
 
-    def __init__(self, configuration: Configuration) -> None:
-        self._snapshot = configuration.encoded()
-        self._gone = {queue.name for queue in configuration.queues.values() if queue.exclusive}
+    def __init__(self, configurations: Configurations) -> None:
+        self._snapshot = configurations.encoded()
+        queues = (queue for each in configurations for queue in each.queues.values())
+        self._gone = {(queue.host, queue.name) for queue in queues if queue.exclusive}
 
     def __iter__(self) -> Iterator[bytes]:
         """Their operations, in their order."""
@@ -32,24 +34,24 @@ class Objects:
                 yield payload
 
 
-def _queue_of(operation: Operation) -> str | None:
-    """The name of the queue that it makes, or binds."""
+def _queue_of(operation: Operation) -> tuple[str, str] | None:
+    """The virtual host and name of the queue that it makes, or binds."""
+    host = host_of(operation)
     if operation["op"] == "bind":
-        return None if operation["exchange"] else operation["destination"]
-    return operation["name"] if operation["op"] == "queue.declare" else None
+        return None if operation["exchange"] else (host, operation["destination"])
+    return (host, operation["name"]) if operation["op"] == "queue.declare" else None
 
 
-def kept_queues(configuration: Configuration) -> list[Queue]:
+def kept_queues(configurations: Configurations) -> list[Queue]:
     """The queues whose messages are replicated, without those that end with their connection, and those of
     exchanges."""
-    return [queue.core for queue in configuration.all_queues() if queue.core.replicated and not queue.exclusive]
+    return [queue.core for queue in configurations.all_queues() if queue.core.replicated and not queue.exclusive]
 
 
 def next_messages(queue: Queue, after: int, last: int = _LAST) -> list[Message]:
     """Some, in the order of their ids; empty when there is none up to `last`."""
-    return (
-        [] if queue.deleted else [Message(queue.name, *found) for found in reading.read(queue, after + 1, last, READ)]
-    )
+    found = [] if queue.deleted else reading.read(queue, after + 1, last, READ)
+    return [Message(queue.name, *each, host=queue.host) for each in found]
 
 
 def messages(queue: Queue) -> Iterator[Message]:

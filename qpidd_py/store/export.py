@@ -8,7 +8,8 @@ from contextlib import suppress
 from typing import IO, Final
 
 from qpidd_py.amqp.json_object import read_object
-from qpidd_py.broker.configuration import Cancelled, Configuration
+from qpidd_py.broker.configuration import Cancelled
+from qpidd_py.broker.configurations import Configurations
 from qpidd_py.broker.exchange import Exchange
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.core import Engine
@@ -41,18 +42,19 @@ def export(disk: Disk, found: Found, damage: str, stream: IO[bytes]) -> ArchiveW
 
     Raises LinkError and OSError."""
     engine = Engine()
-    configuration = Configuration(engine, _Unobserved())
-    engine.on_config = configuration.apply
-    replay = Replay(engine, configuration, found)
+    configurations = Configurations(engine, lambda configuration: _Unobserved())
+    engine.on_config = configurations.apply
+    replay = Replay(engine, configurations, found)
     replay.apply(frames(disk, found))
     position = engine.position
     engine.begin_epoch(engine.epoch + 1)  # so that what was handed out says that it may come again
-    header = Header(time.strftime(TIME, time.gmtime()), "", position_text(position), True, damage)
+    now, hosts = time.strftime(TIME, time.gmtime()), len(configurations.hosts) > 1
+    header = Header(now, "", position_text(position), True, damage, hosts)
     writer = ArchiveWriter(stream, header)
-    for payload in Objects(configuration):
+    for payload in Objects(configurations):
         writer.object(payload)
     leaders = _leaders(replay.note)
-    for queue in kept_queues(configuration):
+    for queue in kept_queues(configurations):
         for message in messages(queue):
             writer.message(message._replace(leader=leaders.get(message.id >> 48, "")))
     writer.finish()

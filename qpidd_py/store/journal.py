@@ -37,7 +37,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from qpidd_py.broker.configuration import Configuration
+from qpidd_py.broker.configurations import Configurations
 from qpidd_py.core import Batch, Engine, link_frame
 from qpidd_py.core.window import KEY_SIZE
 from qpidd_py.store.carry import BASE_SLICE, Carry, handed_out
@@ -61,7 +61,7 @@ class Journal:
     def __init__(
         self,
         engine: Engine,
-        configuration: Configuration,
+        configurations: Configurations,
         found: Found,
         submit: Callable[[Work], None],
         soon: Callable[[Callable[[], None]], None],
@@ -85,7 +85,7 @@ class Journal:
         """The log is handed over up to here."""
         self._note = b""
         self._engine = engine
-        self._configuration = configuration
+        self._configurations = configurations
         self._submit = submit
         self._soon = soon
         self._segment_size = segment_size
@@ -274,7 +274,7 @@ class Journal:
         if given_up:
             self._add_frame(Kind.GIVEN_UP, b"")
         self._begun_at = self._engine.position
-        self._add_frame(Kind.SNAPSHOT, self._configuration.encoded())
+        self._add_frame(Kind.SNAPSHOT, self._configurations.encoded())
         if self._note:
             self._add_frame(Kind.NOTE, self._note)
         # A snapshot that fills a segment must not begin the next one.

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from qpidd_py.broker.adoption import adopt
 from qpidd_py.broker.broker import Broker
-from qpidd_py.broker.configuration import Configuration
+from qpidd_py.broker.configurations import Configurations
 from qpidd_py.broker.snapshot import decode_snapshot
 from qpidd_py.core import Engine
 from qpidd_py.store.layout import Kind
@@ -21,9 +21,9 @@ class Replay:
     It ends before a base whose carry was not: what follows continues other content than what came before.
     A difference that was not completed is left out."""
 
-    def __init__(self, engine: Engine, configuration: Configuration, found: Found) -> None:
+    def __init__(self, engine: Engine, configurations: Configurations, found: Found) -> None:
         self._engine = engine
-        self._configuration = configuration
+        self._configurations = configurations
         self._carry = found.carry
         self._taken = found.taken
         self._begun = False
@@ -54,7 +54,7 @@ class Replay:
         elif frame.kind == Kind.SNAPSHOT and not self._begun:
             self._begun = True
             self._engine.set_position(frame.position)
-            adopt(self._configuration, decode_snapshot(frame.body))
+            adopt(self._configurations, decode_snapshot(frame.body))
         elif frame.kind == Kind.CARRIED and frame.carry == self._carry:
             self._engine.apply_slice(frame.body[CARRY.size :])
         elif frame.kind == Kind.HEAD and frame.head[0] == self._carry:
@@ -68,7 +68,7 @@ class Replay:
         """A part of a difference."""
         if frame.kind == Kind.ADOPTED:
             self._engine.set_position(frame.position)
-            adopt(self._configuration, decode_snapshot(frame.body))
+            adopt(self._configurations, decode_snapshot(frame.body))
         elif frame.kind == Kind.DROP:
             self._engine.drop(frame.first(QUEUE), frame.body[QUEUE.size :])
         elif frame.kind == Kind.SLICE:
@@ -87,6 +87,6 @@ class Replay:
 def continue_alone(broker: Broker) -> None:
     """What was read counts as safe, since it is on disk, and the log continues in a new epoch."""
     engine = broker.engine
-    broker.vhost.default_replicate = "all"  # what is in the log is in the journal
+    broker.vhosts.rules.default_replicate = "all"  # what is in the log is in the journal
     engine.begin_epoch(engine.epoch + 1)
     engine.advance_safe(engine.position)

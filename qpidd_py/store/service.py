@@ -59,7 +59,7 @@ class Store:
         self._on_applied = applied
         self._segment_size = segment_size
         self._path = data_dir / NAME
-        self._replay = Replay(broker.engine, broker.vhost.configuration, Found())
+        self._replay = Replay(broker.engine, broker.configurations, Found())
         self._found: Found | None = None
         self._thread: JournalThread | None = None
         self._begun = False
@@ -153,7 +153,7 @@ class Store:
         self._thread = JournalThread(loop, Writer(self._folder, self._found.end), self._folder.space, self, self._sync)
         self.journal = Journal(
             self._broker.engine,
-            self._broker.vhost.configuration,
+            self._broker.configurations,
             self._found,
             self._thread.submit,
             soon,
@@ -177,7 +177,7 @@ class Store:
         if self.note:
             # What follows is the history of no cluster: a member must not continue it.
             self.journal.note(b"")
-        self._broker.vhost.endings.on_restarted()
+        self._broker.vhosts.on_restarted()
 
     def begin_as_member(self, note: bytes, on_durable: Callable[[int], None]) -> None:
         """Continue under the rules of a cluster; batches come from its node.  `note`: whose content this is."""
@@ -262,7 +262,7 @@ class Store:
         if found.torn:
             log.warning("the journal ends with a frame that was not written completely, and never acknowledged")
         self.progress.begin("read the journal", "frames")
-        self._replay = Replay(self._broker.engine, self._broker.vhost.configuration, found)
+        self._replay = Replay(self._broker.engine, self._broker.configurations, found)
         self._replay.apply(self._applied(self.progress.frames(frames(self._folder, found), found.end.number)))
         if found.segments:
             queues = self._broker.engine.queues.values()

@@ -42,7 +42,7 @@ class Material(NamedTuple):
 @functools.cache
 def material() -> Material:
     broker = Broker()
-    broker.vhost.default_replicate = "all"
+    broker.vhosts.rules.default_replicate = "all"
     sealed: list[bytes] = []
     engine = broker.engine
     engine.on_batch = lambda batch: sealed.append(bytes(batch))
@@ -58,7 +58,7 @@ def material() -> Material:
     broker.vhost.declare_exchange("x", "headers", True, False, False, {})
     broker.vhost.bindings.bind("x", broker.vhost.queues["a"], b"k", {"x-match": "any", "h": 1})
     client.turn()
-    snapshot, position = encode_snapshot(broker.vhost.configuration.snapshot()), engine.position
+    snapshot, position = encode_snapshot(broker.configurations.snapshot()), engine.position
     for number in range(30):
         client.publish(b"%d" % number * 20, "abc"[number % 3], delivery_mode=2, priority=number % 5, expiration="60000")
         client.turn()
@@ -121,7 +121,7 @@ class Owner:
         engine = self.broker.engine
         match kind:
             case Kind.SNAPSHOT:
-                adopt(self.broker.vhost.configuration, decode_snapshot(body))
+                adopt(self.broker.configurations, decode_snapshot(body))
             case Kind.SLICE:
                 engine.apply_slice(body)
             case Kind.DROP:

@@ -90,7 +90,7 @@ def _start(journal: Path) -> None:
     broker, disk = Broker(), Folder(journal)
     try:
         found = scan(disk)
-        Replay(broker.engine, broker.vhost.configuration, found).apply(frames(disk, found))
+        Replay(broker.engine, broker.configurations, found).apply(frames(disk, found))
     except (Damaged, FormatError, LinkError) as error:
         judge_refusal(str(error))
 

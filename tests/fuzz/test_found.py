@@ -98,17 +98,18 @@ CHANGES: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: repr(change)[:60])
 def test_an_operation_of_no_client_is_refused_whole(change: dict[str, Any]) -> None:
-    configuration = Broker().vhost.configuration
+    broker = Broker()
+    configuration = broker.configurations
     operation = queue_operation("q", 1, True, False, False, {"qpid.replicate": "all"})
     with pytest.raises(LinkError):
         adopt(configuration, [(1 << 48, encode_table({**operation, **change}))])
-    assert not configuration.queues
+    assert not broker.vhost.queues
     adopt(configuration, [(1 << 48, encode_table(operation))])
-    assert [*configuration.queues] == ["q"]
+    assert [*broker.vhost.queues] == ["q"]
 
 
 def test_two_queues_of_one_number_are_refused() -> None:
-    configuration = Broker().vhost.configuration
+    configuration = Broker().configurations
     twins = [queue_operation(name, 1, True, False, False, {"qpid.replicate": "all"}) for name in "ab"]
     with pytest.raises(LinkError):
         adopt(configuration, [(1 << 48 | number, encode_table(twin)) for number, twin in enumerate(twins)])

@@ -5,8 +5,7 @@ import pytest
 from pika.exceptions import NackError
 
 from qpidd_py.broker.adoption import adopt
-from qpidd_py.broker.vhost import VHost
-from qpidd_py.core import Engine
+from qpidd_py.broker.broker import Broker
 from tests.support.wait import wait_for
 
 
@@ -65,11 +64,10 @@ def test_time_to_live(channel, server):
 
 
 def test_a_backup_knows_the_limits_when_it_is_promoted():
-    engine, backup_engine = Engine(), Engine()
-    vhost, backup = VHost(engine), VHost(backup_engine)
-    vhost.default_replicate, backup_engine.passive = "all", True
+    primary, backup = Broker(), Broker()
+    primary.vhosts.rules.default_replicate, backup.passive = "all", True
     arguments = {"x-max-length": 7, "x-message-ttl": 99, "x-max-priority": 2, "x-overflow": "reject-publish"}
-    vhost.declare_queue(None, "q", True, False, False, arguments)
-    adopt(backup.configuration, vhost.configuration.snapshot())
-    core = backup.queues["q"].core
+    primary.vhost.declare_queue(None, "q", True, False, False, arguments)
+    adopt(backup.configurations, primary.configurations.snapshot())
+    core = backup.vhost.queues["q"].core
     assert (core.max_count, core.ttl, core.rejects, len(core.levels or ())) == (7, 99, True, 3)

@@ -38,7 +38,7 @@ def test_each_is_named_in_a_channel_error(name: str) -> None:
 
 def test_a_quorum_queue_is_one_that_is_replicated() -> None:
     peer = Peer(Broker())
-    peer.broker.vhost.clustered = True
+    peer.broker.vhosts.rules.clustered = True
     peer.open_channel()
     quorum: dict[str, Any] = {"x-queue-type": "quorum", "qpid.replicate": "all"}
     assert isinstance(peer.call(1, Queue.Declare(queue="safe", durable=True, arguments=quorum)), Queue.DeclareOk)

@@ -45,7 +45,7 @@ def _between(queue: Queue, low: int, high: int) -> list[Peeked]:
 
 def queues(process: BrokerProcess) -> list[DeclaredQueue]:
     """Those with names, and those of exchanges."""
-    return process.broker.vhost.configuration.all_queues()
+    return process.broker.configurations.all_queues()
 
 
 def contents(process: BrokerProcess, up_to: int = 1 << 64) -> Contents:
@@ -96,7 +96,7 @@ def _hex(ranges: Iterable[tuple[int, int]]) -> str:
 def everything(process: BrokerProcess) -> dict[str, Any]:
     """Configuration and messages, without what only a primary knows (redelivered)."""
     # Position 0 has the next free queue number; one that was primary may have given out more, which does no harm.
-    snapshot = process.broker.vhost.configuration.snapshot()
+    snapshot = process.broker.configurations.snapshot()
     found: dict[str, Any] = {"configuration": sorted(each for each in snapshot if each[0])}
     for queue in queues(process):
         if queue.core.replicated:

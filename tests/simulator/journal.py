@@ -42,7 +42,7 @@ class SimulatedJournal:
         self._seconds = seconds
         self._work: list[Work] = []
         self._busy = False
-        configuration = process.broker.vhost.configuration
+        configuration = process.broker.configurations
         self._hangs_until = 0.0
         self._begun_at = 0
         self._settled: Callable[[], None] = lambda: None
@@ -142,7 +142,7 @@ class SimulatedJournal:
             process.simulation.history.counts["contents compared with the disk"] += 1
             again = Broker(engine=Engine())
             found = scan(self._disk)
-            Replay(again.engine, again.vhost.configuration, found).apply(frames(self._disk, found))
+            Replay(again.engine, again.configurations, found).apply(frames(self._disk, found))
             there, here = content(again), content(process.broker)
             # What it cannot read is on disk all the same.
             if (there != here) if not process.engine.pool.rotten else (there[::2] != here[::2]):
@@ -164,4 +164,4 @@ def content(broker: Broker) -> tuple[int, Any, Any]:
     """What is in the log of this broker: its position, the messages, the configuration."""
     queues = [queue for queue in broker.engine.queues.values() if queue.replicated]
     messages = {queue.number: [(id, body) for id, _, *_, body in readable(queue)] for queue in queues}
-    return broker.engine.position, messages, sorted(broker.vhost.configuration.snapshot())
+    return broker.engine.position, messages, sorted(broker.configurations.snapshot())

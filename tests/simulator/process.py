@@ -185,7 +185,7 @@ class BrokerProcess(Ports):
         self.broker = Broker(self.name, heartbeat=1, rng=self.rng, engine=self.engine)
         self.broker.connections = OrderedConnections()  # type: ignore[assignment]
         self._brokers.append(self.broker)
-        self.broker.vhost.default_replicate, self.broker.vhost.clustered = "all", True
+        self.broker.vhosts.rules.default_replicate, self.broker.vhosts.rules.clustered = "all", True
         self.broker.passive = True
         configuration, run = VHostConfiguration(self.broker), f"{self.name}.{self.life}"
         options = self.simulation.scenario.option("journal", {})

@@ -100,13 +100,13 @@ def test_two_objects_of_one_position_are_told_apart() -> None:
     """Two brokers that claimed one epoch may both have declared something at one position."""
     one, other = Broker("b"), Broker("c")
     for broker in (one, other):
-        broker.vhost.default_replicate = "all"
+        broker.vhosts.rules.default_replicate = "all"
         broker.engine.on_batch = lambda batch: None
         broker.engine.begin_epoch(1)
     one.vhost.declare_queue(None, "work", True, False, False, {})
     other.vhost.declare_queue(None, "main", True, False, False, {})
     assert one.vhost.queues["work"].position == other.vhost.queues["main"].position
-    adopt(one.vhost.configuration, other.vhost.configuration.snapshot())
+    adopt(one.configurations, other.configurations.snapshot())
     assert list(one.vhost.queues) == ["main"]
 
 

@@ -374,7 +374,7 @@ def test_channels(broker: Broker, wire: Wire) -> None:
     peer.call(2, commands.Tx.Select())
     peer.call(2, commands.Channel.Flow(False))
     found = [item for item in ask(wire, "channel.list").result if item["peer"] == "memory"]
-    told = {"connection": peer.connection.number, "peer": "memory", "user": "guest"}
+    told = {"connection": peer.connection.number, "peer": "memory", "user": "guest", "vhost": "/"}
     used = {"prefetch": 2, "global_prefetch": 9, "consumers": 1, "unacked": 2, "unconfirmed": 0, "active": True}
     unused = {**dict.fromkeys(used, 0), "active": False}
     assert found == [

@@ -189,6 +189,7 @@ def test_exchanges_and_bindings_are_listed(asker):
     assert list(found) == ["", "amq.direct", "amq.failover", "amq.fanout", "amq.headers", "amq.match", "amq.topic", "e"]
     assert found["e"] == {
         "name": "e",
+        "vhost": "/",
         "type": "topic",
         "durable": False,
         "auto_delete": False,

@@ -123,7 +123,7 @@ def test_add_an_exchange_that_numbers(config, server):
 
 @pytest.mark.parametrize("clustered", [False, True])
 def test_add_queue_of_type_quorum_warns_without_a_cluster(server, capsys, clustered):
-    server.broker.vhost.clustered, server.broker.vhost.default_replicate = clustered, "all"
+    server.broker.vhosts.rules.clustered, server.broker.vhosts.rules.default_replicate = clustered, "all"
     assert main(["add", "queue", "q", "--durable", "--argument", "x-queue-type=quorum", "-b", server.address]) == 0
     said = "Warning: quorum queue 'q': the broker has no cluster, this is the only copy\n"
     assert capsys.readouterr() == ("", "" if clustered else said)

@@ -66,7 +66,7 @@ WHY_NOT: Final[Mapping[str, str]] = {
     "redirect": "queues cannot be redirected here",
     "update": "no request changes the broker's time stamps; settings are changed by requests, `access method`",
     "broker": "no request is about the broker's time stamps; other requests are `method` and `query`",
-    "virtualhost": "there is one virtual host only",
+    "virtualhost": "rules hold in all virtual hosts; permissions are for one",
     "route": "there is no federation",
     "paging": _PAGES,
     **{f"{of}{bound}": _PAGES for of in ("pages", "pagefactor") for bound in (LOWER, UPPER)},

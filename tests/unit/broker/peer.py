@@ -17,8 +17,9 @@ class Peer:
     waiting = 0
     user = "guest"
 
-    def __init__(self, broker, opened=True, heartbeat=0, user="guest", **properties):
+    def __init__(self, broker, opened=True, heartbeat=0, user="guest", vhost="/", **properties):
         self.broker = broker
+        self.vhost = vhost
         self.user = user
         self.disconnected = 0
         self.outputs = 0
@@ -41,7 +42,7 @@ class Peer:
             response=b"\0%s\0guest" % self.user.encode(),
             locale="en_US",
         )
-        self.send(0, start_ok, commands.Connection.TuneOk(0, 0, heartbeat), commands.Connection.Open())
+        self.send(0, start_ok, commands.Connection.TuneOk(0, 0, heartbeat), commands.Connection.Open(self.vhost))
         return self.frames()
 
     def open_channel(self, number=1):
@@ -84,7 +85,7 @@ class Replicated(Broker):
 
     def __init__(self, level="all", **settings):
         super().__init__(**settings)
-        self.vhost.default_replicate = level
+        self.vhosts.rules.default_replicate = level
         self.batches: list[bytes] = []
         self.engine.on_batch = lambda batch: self.batches.append(bytes(batch))
 

@@ -81,7 +81,7 @@ def test_a_backup_follows_at_the_same_cost(kind: str) -> None:
         (batch,) = broker.batches
         costs.append(lines_of(partial(backup.engine.apply, batch)))
         assert "e" not in backup.vhost.exchanges and not list(backup.vhost.configuration.bindings())
-        assert backup.vhost.configuration.snapshot() == broker.vhost.configuration.snapshot()
+        assert backup.configurations.snapshot() == broker.configurations.snapshot()
     assert max(costs) <= min(costs) + 20, costs
 
 
@@ -352,12 +352,12 @@ def test_used_auto_delete_queues_end_in_slices_after_a_promotion() -> None:
 def test_a_snapshot_has_what_there_is(history: Any) -> None:
     """Also between a deletion and the ticks that clear away what it leaves."""
     broker = make(Replicated())
-    configuration = broker.vhost.configuration
+    configuration = broker.configurations
     for step, binding, number in history:
         do(broker, step, binding, number)
         snapshot = configuration.snapshot()
         assert [position for position, _ in snapshot[1:]] == sorted(configuration._positions())
-    fresh = Broker().vhost.configuration
+    fresh = Broker().configurations
     adopt(fresh, configuration.snapshot())
     assert fresh.snapshot() == configuration.snapshot()
     assert {binding.key for binding in fresh.bindings()} == {binding.key for binding in configuration.bindings()}
@@ -367,13 +367,14 @@ def test_what_is_left_of_a_binding_is_not_taken_for_it() -> None:
     """A backup that adopts the same bindings again, to another queue of that name."""
     broker = Replicated()
     bind(broker.vhost, "topic", 20, 2)
-    before = broker.vhost.configuration.snapshot()
-    backup = broker.backup().vhost.configuration
-    backup.drop_queue(backup.queues["q0"])
-    assert backup.debris and backup.snapshot() != before
-    adopt(backup, before)
-    assert backup.snapshot() == before and backup.exchanges["e"].size == 20
-    assert not backup.debris
+    before = broker.configurations.snapshot()
+    backup = broker.backup()
+    there = backup.vhost.configuration
+    there.drop_queue(there.queues["q0"])
+    assert there.debris and backup.configurations.snapshot() != before
+    adopt(backup.configurations, before)
+    assert backup.configurations.snapshot() == before and there.exchanges["e"].size == 20
+    assert not there.debris
 
 
 def test_records_that_come_out_of_order_are_in_order() -> None:
@@ -433,7 +434,7 @@ def test_what_a_backup_has_already_is_compared_in_steps() -> None:
     for count in SIZES:
         broker = make(Replicated())
         bind(broker.vhost, "topic", count, 10)
-        steps_of = adopting(broker.vhost.configuration, broker.vhost.configuration.snapshot())
+        steps_of = adopting(broker.configurations, broker.configurations.snapshot())
         costs = []
         while costs[-1:] != [0]:
             costs.append(lines_of(partial(next, steps_of, None)))

@@ -281,7 +281,7 @@ def test_a_snapshot_has_the_queue() -> None:
     peer = site(broker)
     kept(peer)
     fresh = Broker()
-    adopt(fresh.vhost.configuration, broker.vhost.configuration.snapshot())
+    adopt(fresh.configurations, broker.configurations.snapshot())
     (own,) = fresh.vhost.configuration.own_queues()
     assert (own.core.number, own.core.shadow, own.core.max_count) == (1, True, 1)
 

@@ -148,6 +148,6 @@ def test_each_user_has_a_limit_of_queues_that_a_new_primary_knows(exclusive: boo
     assert answer.reply_text == text
     assert declare(b, "more").name == "Queue.DeclareOk"
     backup = broker.backup()
-    assert backup.vhost.configuration.queues_of == ({"b": 1} if exclusive else {"a": 1, "b": 1})
+    assert backup.configurations.common.queues_of == ({"b": 1} if exclusive else {"a": 1, "b": 1})
     a.connection.closed("gone")
-    assert broker.vhost.configuration.queues_of["a"] == (0 if exclusive else 1)
+    assert broker.configurations.common.queues_of["a"] == (0 if exclusive else 1)

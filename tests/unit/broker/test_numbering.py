@@ -78,7 +78,7 @@ def test_a_hundred_thousand() -> None:
         peer.feed(publish_octets(b"m", "k", "x") * 100)
         broker.advance()
     assert got(peer) == [(b"m", 99_998), (b"m", 99_999), (b"m", 100_000)]
-    assert len(broker.vhost.configuration.snapshot()) == 5  # numbers, exchange, queue, binding, the last number
+    assert len(broker.configurations.snapshot()) == 5  # numbers, exchange, queue, binding, the last number
     assert last(broker.backup()) == 100_000
 
 

@@ -101,12 +101,12 @@ def test_a_snapshot_has_the_last_number() -> None:
     exchange(peer)
     publish(peer, *[b"m"] * 5)
     fresh = Broker()
-    adopt(fresh.vhost.configuration, broker.vhost.configuration.snapshot())
+    adopt(fresh.configurations, broker.configurations.snapshot())
     assert last(fresh) == 5
     publish(peer, b"m")
-    adopt(fresh.vhost.configuration, broker.vhost.configuration.snapshot())
+    adopt(fresh.configurations, broker.configurations.snapshot())
     assert last(fresh) == 6
-    assert fresh.vhost.configuration.snapshot() == broker.vhost.configuration.snapshot()
+    assert fresh.configurations.snapshot() == broker.configurations.snapshot()
 
 
 def test_a_deposed_primary_takes_the_numbers_of_the_new_one() -> None:
@@ -118,7 +118,7 @@ def test_a_deposed_primary_takes_the_numbers_of_the_new_one() -> None:
     publish(peer, *[b"alone"] * 5)
     peer = promoted(new)
     publish(peer, b"m")
-    adopt(broker.vhost.configuration, new.vhost.configuration.snapshot())
+    adopt(broker.configurations, new.configurations.snapshot())
     assert last(broker) == 2
 
 
@@ -128,7 +128,7 @@ def test_one_that_has_given_none_resets_a_deposed_primary() -> None:
     exchange(peer)
     new = broker.backup()
     publish(peer, b"alone")
-    adopt(broker.vhost.configuration, new.vhost.configuration.snapshot())
+    adopt(broker.configurations, new.configurations.snapshot())
     assert last(broker) == 0
 
 
@@ -145,7 +145,7 @@ def test_an_exchange_that_is_made_again_begins_again() -> None:
     publish(peer, b"c")
     assert got(peer) == [(b"a", 1), (b"b", 2), (b"c", 1)]
     assert last(broker.backup()) == 1
-    assert len(broker.vhost.configuration.snapshot()) == 5
+    assert len(broker.configurations.snapshot()) == 5
 
 
 def test_an_exchange_that_is_gone_leaves_no_record() -> None:
@@ -155,7 +155,7 @@ def test_an_exchange_that_is_gone_leaves_no_record() -> None:
     publish(peer, b"a")
     peer.send(1, Exchange.Delete(exchange="x"))
     done(peer)
-    assert len(broker.vhost.configuration.snapshot()) == 1
+    assert len(broker.configurations.snapshot()) == 1
 
 
 def test_an_exchange_of_one_broker_only_counts_by_itself() -> None:
@@ -189,15 +189,15 @@ def test_what_is_no_number_in_the_log(value: Any) -> None:
     backup = Broker()
     payload = encode_table({"op": NUMBER, "name": "x", "last": value}) if value != MOST + 1 else b"\0\0\0\0"
     with pytest.raises(LinkError):
-        backup.vhost.configuration.apply(5, payload)
+        backup.configurations.apply(5, payload)
 
 
 def test_the_operation_is_a_table() -> None:
     numbers = Numbers("x", Records(), True)
     numbers.note(7, 1, b"")
     backup = Broker()
-    backup.vhost.configuration.apply(5, numbers.operation())  # of an exchange that is gone: nothing
-    assert backup.vhost.configuration.snapshot()[1:] == []
+    backup.configurations.apply(5, numbers.operation())  # of an exchange that is gone: nothing
+    assert backup.configurations.snapshot()[1:] == []
 
 
 @pytest.mark.parametrize("large", [False, True])

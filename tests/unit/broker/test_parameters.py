@@ -113,7 +113,7 @@ def test_a_parameter_comes_changes_and_goes_and_backups_follow(house: House) -> 
     assert {**first, "uid": 0} == {"component": SHOVEL, "vhost": "/", "name": "s", "value": VALUE, "uid": 0}
     backup = house.broker.backup()
     assert backup.vhost.configuration.settings.get(Key(SHOVEL, "/", "s")) == VALUE
-    assert backup.vhost.configuration.snapshot() == house.broker.vhost.configuration.snapshot()
+    assert backup.configurations.snapshot() == house.broker.configurations.snapshot()
     replies: list[Any] = []
     for method in ("shovel.list", "shovel.report", "parameter.clear"):
         Management(backup).request(method, {"component": SHOVEL, "name": "s", "shovels": []}, replies.append)

@@ -479,7 +479,7 @@ def test_a_backup_has_the_same_settings_and_changes_none(realm: Realm) -> None:
     settings = realm.broker.vhost.configuration.settings
     found = backup.vhost.configuration.settings
     assert {key: found.get(key) for key in found} == {key: settings.get(key) for key in settings}
-    assert backup.vhost.configuration.snapshot() == realm.broker.vhost.configuration.snapshot()
+    assert backup.configurations.snapshot() == realm.broker.configurations.snapshot()
     replies: list[Any] = []
     Management(backup).request("user.put", {"user": "c"}, replies.append)
     what = "users, policies and parameters are replicated and this broker is a backup"
@@ -494,8 +494,8 @@ def test_a_backup_that_joins_takes_over_the_settings(realm: Realm) -> None:
     realm.ask("permission.clear", user="anna")
     heard: list[Key] = []
     backup.vhost.configuration.settings.watchers.append(heard.append)
-    adopt(backup.vhost.configuration, realm.broker.vhost.configuration.snapshot())
-    assert backup.vhost.configuration.snapshot() == realm.broker.vhost.configuration.snapshot()
+    adopt(backup.configurations, realm.broker.configurations.snapshot())
+    assert backup.configurations.snapshot() == realm.broker.configurations.snapshot()
     assert heard == [Key("permission", "/", "anna"), Key("user", "", "b")]
 
 
@@ -509,5 +509,5 @@ def test_a_backup_refuses_what_no_primary_may_send() -> None:
         {"op": "setting.delete", "kind": "user", "name": "n"},
     ):
         with pytest.raises(LinkError):
-            backup.vhost.configuration.apply(7, encode_table(operation))
+            backup.configurations.apply(7, encode_table(operation))
     assert len(backup.vhost.configuration.settings) == 0

@@ -179,7 +179,7 @@ def test_a_backup_follows_and_decides_nothing(house: House) -> None:
     queue = backup.vhost.queues["q"]
     assert queue.effect == house.broker.vhost.queues["q"].effect and queue.core.max_count == 2
     assert queue.core.ready == 2, "by the log"
-    assert backup.vhost.configuration.snapshot() == house.broker.vhost.configuration.snapshot()
+    assert backup.configurations.snapshot() == house.broker.configurations.snapshot()
     house.ask("policy.clear", name="p")
     assert house.broker.backup().vhost.queues["q"].core.max_count == NO_LIMIT
     replies: list[Any] = []
@@ -294,7 +294,7 @@ def test_there_are_not_too_many(house: House) -> None:
 def test_requests_name_what_is_not_there(house: House) -> None:
     assert house.ask("policy.clear", name="p") == "no policy 'p'"
     assert house.ask("policy.clear", name="p", operator=True) == "no operator-policy 'p'"
-    assert house.ask("policy.set", name="p", vhost="x", **GOOD) == "no virtual host 'x'; there is '/'"
+    assert house.ask("policy.set", name="p", vhost="x", **GOOD) == "no virtual host 'x'"
     assert house.ask("policy.set", name="", **GOOD).startswith("name '' has 0 octets")
     house.policy(max_length=1)
     house.policy("o", operator=True, max_length=2)

@@ -61,7 +61,7 @@ def test_arguments_as_deep_as_a_client_may_send_them_reach_a_backup():
     assert [frame.name for frame in peer.frames()] == ["Queue.DeclareOk", "Exchange.DeclareOk", "Queue.BindOk"]
     assert state(broker.backup().vhost) == state(broker.vhost)
     fresh = Broker()
-    adopt(fresh.vhost.configuration, broker.vhost.configuration.snapshot())
+    adopt(fresh.configurations, broker.configurations.snapshot())
     assert state(fresh.vhost) == state(broker.vhost)
     peer.send(1, Queue.Declare(queue="deeper", arguments={"x": {"t": deep}}))
     assert peer.frames()[-1].name == "Connection.Close"
@@ -168,7 +168,7 @@ def test_local_objects_wait_for_no_backup_and_stay_here():
     )
     assert broker.vhost.queues["n"].number > LOCAL_NUMBERS
     assert state(broker.vhost) == ({}, {}, {})
-    assert broker.batches == [] and len(broker.vhost.configuration.snapshot()) == 1
+    assert broker.batches == [] and len(broker.configurations.snapshot()) == 1
 
 
 def test_levels():
@@ -211,7 +211,7 @@ def test_messages_and_configuration_arrive_together():
 def test_garbage_in_the_log_costs_the_link():
     for payload in (b"", b"\0\0\0\x09", encode_table({"op": "unknown"}), encode_table({"op": "queue.declare"})):
         with pytest.raises(LinkError):
-            Broker().vhost.configuration.apply(1, payload)
+            Broker().configurations.apply(1, payload)
 
 
 # ---------------------------------------------------------------- primary and backup are the same
@@ -264,22 +264,22 @@ def test_backup_equals_primary(steps, more):
         act(broker.vhost, CONNECTION, step)
     first = broker.backup()
     assert state(first.vhost) == state(broker.vhost)
-    snapshot = broker.vhost.configuration.snapshot()
-    assert first.vhost.configuration.snapshot() == snapshot
+    snapshot = broker.configurations.snapshot()
+    assert first.configurations.snapshot() == snapshot
     assert state(restored(broker).vhost) == state(broker.vhost)
     # one that was away for a while
     for step in more:
         act(broker.vhost, CONNECTION, step)
-    adopt(first.vhost.configuration, broker.vhost.configuration.snapshot())
+    adopt(first.configurations, broker.configurations.snapshot())
     assert state(first.vhost) == state(broker.vhost)
-    assert first.vhost.configuration.next_number == broker.vhost.configuration.next_number
+    assert first.configurations.common.next_number == broker.configurations.common.next_number
     assert all_routes(first) == all_routes(restored(broker))
 
 
 def restored(broker):
     """What is replicated of it, made anew."""
     fresh = Broker()
-    adopt(fresh.vhost.configuration, broker.vhost.configuration.snapshot())
+    adopt(fresh.configurations, broker.configurations.snapshot())
     return fresh
 
 
@@ -303,7 +303,7 @@ def test_same_name_other_uid_is_another_queue():
     broker.advance()
     peer.send(1, Queue.Declare(queue="q"))
     broker.advance()
-    adopt(backup.vhost.configuration, broker.vhost.configuration.snapshot())
+    adopt(backup.configurations, broker.configurations.snapshot())
     assert backup.vhost.queues["q"].core.ready == 0
     assert backup.vhost.queues["q"].number == broker.vhost.queues["q"].number
 
@@ -317,7 +317,7 @@ def test_adopt_keeps_what_is_the_same_and_what_is_local():
     admin.open_channel()
     admin.call(1, Queue.Declare(queue="mine", exclusive=True, auto_delete=True))
     kept = backup.vhost.queues["q"]
-    adopt(backup.vhost.configuration, broker.vhost.configuration.snapshot())
+    adopt(backup.configurations, broker.configurations.snapshot())
     assert backup.vhost.queues["q"] is kept and kept.core.ready == 1
     assert "mine" in backup.vhost.queues
 
@@ -329,11 +329,11 @@ def test_adopt_forgets_that_a_queue_was_used_where_the_primary_does_not_know_of_
     peer.send(1, Queue.Declare(queue="q", auto_delete=True))
     broker.advance()
     backup = broker.backup()
-    before = broker.vhost.configuration.snapshot()
-    backup.vhost.configuration.apply(broker.engine.position + 1, encode_table({"op": "queue.used", "name": "q"}))
-    assert backup.vhost.configuration.snapshot() != before
-    adopt(backup.vhost.configuration, before)
-    assert backup.vhost.configuration.snapshot() == before
+    before = broker.configurations.snapshot()
+    backup.configurations.apply(broker.engine.position + 1, encode_table({"op": "queue.used", "name": "q"}))
+    assert backup.configurations.snapshot() != before
+    adopt(backup.configurations, before)
+    assert backup.configurations.snapshot() == before
 
 
 def test_numbers_are_never_used_twice():
@@ -343,8 +343,8 @@ def test_numbers_are_never_used_twice():
         peer.send(1, Queue.Delete(queue=name))
         broker.advance()
     fresh = Broker()
-    adopt(fresh.vhost.configuration, broker.vhost.configuration.snapshot())
-    assert fresh.vhost.configuration.next_number == 3
+    adopt(fresh.configurations, broker.configurations.snapshot())
+    assert fresh.configurations.common.next_number == 3
 
 
 # ---------------------------------------------------------------- roles
@@ -356,7 +356,7 @@ def test_a_backup_lets_no_client_touch_what_is_replicated():
     peer.send(1, Exchange.Declare(exchange="e"))
     broker.advance()
     backup = broker.backup()
-    backup.vhost.default_replicate = "all"
+    backup.vhosts.rules.default_replicate = "all"
     admin = Peer(backup)
     refused = [
         Queue.Declare(queue="q"), Queue.Declare(queue="q", passive=True), Queue.Delete(queue="q"),
@@ -456,7 +456,7 @@ def test_demotion_logs_nothing():
     broker.engine.end_turn()
     assert peer.connection.finished and len(broker.batches) == batches
     assert set(broker.vhost.queues) == {"mine", "auto"}
-    adopt(broker.vhost.configuration, Broker().vhost.configuration.snapshot())
+    adopt(broker.configurations, Broker().configurations.snapshot())
     assert not broker.vhost.queues
 
 

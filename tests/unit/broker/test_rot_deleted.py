@@ -31,7 +31,7 @@ class Site:
         self.engine = Engine(segment_size=4096)
         self.broker = Broker("b", engine=self.engine)
         self.vhost = self.broker.vhost
-        self.vhost.default_replicate = "all"
+        self.broker.vhosts.rules.default_replicate = "all"
         self.pages = MemoryPages(self.engine)
         self.pages.on_rot = lambda: None
         for kind in ("else", "dead"):
@@ -298,7 +298,7 @@ def test_a_change_of_role_makes_stuck_letters_messages_again(site: Site) -> None
 
 
 def test_a_backup_deletes_a_queue_of_its_own(site: Site) -> None:
-    site.vhost.default_replicate = "none"
+    site.broker.vhosts.rules.default_replicate = "none"
     queue = site.queue(AUTO_DELETE, alternate_exchange="else")
     queue.used, site.engine.passive = True, True
     site.page(rotten=False)

@@ -28,7 +28,7 @@ class BrokerHost(Host):
         self.broker = Broker(self.name, engine=Engine(segment_size=1 << 16))
         self.engine = self.broker.engine
         ENGINES.append(self.engine)
-        self.broker.vhost.default_replicate, self.broker.vhost.clustered = "all", True
+        self.broker.vhosts.rules.default_replicate, self.broker.vhosts.rules.clustered = "all", True
         self.broker.passive = True
         self.configuration = VHostConfiguration(self.broker)
 
@@ -58,15 +58,15 @@ class BrokerHost(Host):
         queues = self.broker.vhost.queues.values()
         return {queue.name: (queue.position, queue.number) for queue in queues if queue.position}
 
-    def client(self) -> Client:
-        return Client(self)
+    def client(self, vhost: str = "/") -> Client:
+        return Client(self, vhost)
 
 
 class Client(Peer):
     """A client of one broker, on channel 1."""
 
-    def __init__(self, host: BrokerHost) -> None:
-        super().__init__(host.broker)
+    def __init__(self, host: BrokerHost, vhost: str = "/") -> None:
+        super().__init__(host.broker, vhost=vhost)
         self.host = host
         self.open_channel()
 
@@ -126,4 +126,4 @@ class BrokerWorld(World):
             for name in host.queues():
                 host.broker.vhost.queues[name].core.check()
                 assert host.contents(name) == living[0].contents(name), name
-            assert host.broker.vhost.configuration.snapshot() == living[0].broker.vhost.configuration.snapshot()
+            assert host.broker.configurations.snapshot() == living[0].broker.configurations.snapshot()

@@ -32,7 +32,7 @@ class Site:
 
     def __init__(self, engine: Engine | None = None) -> None:
         self.broker, self.now, self.refusal = Broker("b", engine=engine), 0.0, ""
-        self.broker.vhost.default_replicate = "all"
+        self.broker.vhosts.rules.default_replicate = "all"
         self.rests: list[float] = []
         leaders: dict[int, str] = {0: "id-b"}
         self.copies = CopyDoor(self.broker, lambda: leaders, lambda: self.refusal, lambda: self.now, self._after)

@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 from ha.shell.failover_updates import FailoverUpdates
 from qpidd_py.broker.exchange import FAILOVER
@@ -23,13 +24,14 @@ class Engine:
 
 def test_a_change_without_memory_for_it_is_told_later() -> None:
     engine, addresses = Engine(), ["one:1"]
-    vhost: Any = SimpleNamespace(
+    vhost = SimpleNamespace(
         engine=engine,
         exchanges={FAILOVER: SimpleNamespace(size=1)},
         routing=SimpleNamespace(destinations=lambda *_: [None]),
-        bindings=SimpleNamespace(),
     )
-    updates = FailoverUpdates(vhost, lambda: addresses)
+    vhosts: Any = MagicMock(default=vhost)
+    vhosts.__iter__.side_effect = lambda: iter([vhost])
+    updates = FailoverUpdates(vhosts, lambda: addresses)
     addresses.append("two:2")
     engine.memory = False
     updates.look()

@@ -70,7 +70,8 @@ class TestLinesThatCannotBeRestored:
     def test_a_full_broker(self) -> None:
         objects, messages = lines(one_queue())
         engine: Any = SimpleNamespace(publish=lambda *message: 0)
-        broker: Any = SimpleNamespace(vhost=Site().broker.vhost, engine=engine)
+        other = Site().broker
+        broker: Any = SimpleNamespace(vhost=other.vhost, vhosts=other.vhosts, engine=engine)
         with pytest.raises(ArchiveError, match="queue 'main' has refused a message: it is full"):
             Restoring(broker).take("".join([*objects, *messages]))
 
@@ -217,13 +218,11 @@ class TestTheDoorOfRestores:
         site = Site()
         site.queue("main")
         queue: Any = site.broker.vhost.queues["main"]
-        configuration = SimpleNamespace(settings=())
-        broker: Any = SimpleNamespace(
-            vhost=SimpleNamespace(queues={"main": queue}, exchanges={}, configuration=configuration)
-        )
+        vhost = SimpleNamespace(queues={"main": queue}, exchanges={})
+        broker: Any = SimpleNamespace(vhosts=[vhost], settings=())
         door = RestoreDoor(broker, lambda: "", lambda *line: None)
         assert door._found() == "queue 'main'"
-        broker.vhost.queues = {"main": SimpleNamespace(name="main", exclusive=True)}
+        vhost.queues = {"main": SimpleNamespace(name="main", exclusive=True)}
         assert door._found() == ""
 
     def test_none_has_begun(self) -> None:
@@ -274,7 +273,8 @@ class TestTheDoorOfRestores:
     def test_who_was_deposed_says_so(self) -> None:
         site = Site()
         engine: Any = SimpleNamespace(when_safe=lambda sealed, answer: answer(False))
-        broker: Any = SimpleNamespace(vhost=site.broker.vhost, engine=engine, blocked="", connections=[])
+        known: Any = {"vhost": site.broker.vhost, "vhosts": site.broker.vhosts, "settings": ()}
+        broker: Any = SimpleNamespace(**known, engine=engine, blocked="", connections=[])
         replies: list[Json] = []
         RestoreDoor(broker, lambda: "", lambda *line: None).request({"action": "begin"}, "admin", replies.append)
         assert replies == [{"ok": False, "error": "this broker has been deposed meanwhile"}]
@@ -293,6 +293,7 @@ class TestTheDoorOfCopies:
             "octets": octets,
             "leaders": [[0, "id-b"]],
             "remember": [],
+            "hosts": False,
         }
         assert site.backup("begin")["id"] == 2
 
@@ -451,7 +452,8 @@ class TestTheDoorOfCopies:
         assert list(copying._pieces(sizes, lambda item: sizes[item])) == [[0, 1, 2], [3, 4, 5]]
 
     def test_ids_and_objects_come_in_pieces(self) -> None:
-        held = [("q", 7, 3, b"i" * (PIECE + 1)), ("empty", 8, 0, b"")]
+        one, empty = (SimpleNamespace(name=name, host="/", number=number) for name, number in (("q", 7), ("empty", 8)))
+        held: Any = [(one, 3, b"i" * (PIECE + 1)), (empty, 0, b"")]
         parts = list(copying._parts(held))
         assert [(part["queue"], part["number"], part["handed_out"], len(part["ids"])) for part in parts] == [
             ("q", 7, 3, PIECE * 4 // 3),

@@ -47,7 +47,7 @@ class Follower:
         settle(self.disk)
         found = scan(self.disk)
         self.broker = Broker(engine=Engine(segment_size=2048))
-        engine, configuration = self.broker.engine, self.broker.vhost.configuration
+        engine, configuration = self.broker.engine, self.broker.configurations
         replay = Replay(engine, configuration, found)
         replay.apply(frames(self.disk, found))
         self.work: list[Work] = []
@@ -104,7 +104,7 @@ class Follower:
         held = {(queue.name, queue.position): queue.core.held() for queue in self.broker.vhost.queues.values()}
         self._cut = engine.position
         self.broker.engine.set_position(self._cut)
-        snapshot = encode_snapshot(primary.broker.vhost.configuration.snapshot())
+        snapshot = encode_snapshot(primary.broker.configurations.snapshot())
         self._part(Kind.SNAPSHOT, snapshot, lambda: adopt(self.configuration, decode_snapshot(snapshot)))
         self._left = [
             (queue.name, Catchup(queue.core, held.get((queue.name, queue.position), b""), self._cut))
@@ -125,7 +125,7 @@ class Follower:
 
     @property
     def configuration(self) -> Any:
-        return self.broker.vhost.configuration
+        return self.broker.configurations
 
     def step(self) -> bool:
         """Take over some of the difference; True at its end."""

@@ -55,7 +55,7 @@ class Machine:
     def boot(self) -> None:
         self.found = found = self._read()
         self.broker = Broker(engine=Engine(segment_size=2048))
-        configuration = self.broker.vhost.configuration
+        configuration = self.broker.configurations
         replay = Replay(self.broker.engine, configuration, found)
         replay.apply(frames(self.disk, found))
         continue_alone(self.broker)
@@ -65,7 +65,7 @@ class Machine:
         self.journal = Journal(self.broker.engine, configuration, found, self.work.append, self.calls.append, SEGMENT)
         self.broker.engine.on_batch = self.journal.batch
         self.journal.start(replay)
-        self.broker.vhost.endings.on_restarted()
+        self.broker.vhosts.on_restarted()
         self.client = MemoryClient(self.broker.engine)
         self.client.channel.confirm_select()
         self._tags: dict[int, tuple[Told, bytes]] = {}

@@ -63,8 +63,8 @@ def test_every_flipped_octet_is_refused(file: Path) -> None:
 
 def test_the_words_of_refusals(file: Path) -> None:
     whole = file.read_bytes()
-    file.write_bytes(whole.replace(b'{"archive":1,', b'{"archive":2,', 1))
-    assert refusal(file) == "archive of format 2, this version reads up to 1: a newer version wrote it"
+    file.write_bytes(whole.replace(b'{"archive":1,', b'{"archive":3,', 1))
+    assert refusal(file) == "archive of format 3, this version reads up to 2: a newer version wrote it"
     file.write_bytes(whole[: whole.rindex(b'{"end"')])
     assert refusal(file) == "it is cut off: the last line is missing"
     file.write_bytes(whole.replace(b"AAECAw==", b"AAECBA=="))

@@ -61,7 +61,7 @@ class Life:
         self.path.write_bytes(octets)
         broker = Broker(engine=Engine(segment_size=2048))
         found = scan(self._disk)
-        Replay(broker.engine, broker.vhost.configuration, found).apply(frames(self._disk, found))
+        Replay(broker.engine, broker.configurations, found).apply(frames(self._disk, found))
         position = broker.engine.position
         if position in self.held:
             self.compared += 1

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from qpidd_py.broker.configuration import Configuration
+from qpidd_py.broker.configurations import Configurations
 from qpidd_py.broker.snapshot import decode_snapshot, encode_snapshot
 from qpidd_py.core.batch import OPERATIONS
 from qpidd_py.errors import QpiddError
@@ -84,8 +84,8 @@ def configuration_ahead_of_the_log(patch: Patch) -> None:
 
 
 def no_configuration_in_a_segment(patch: Patch) -> None:
-    encoded = Configuration.encoded
-    patch.setattr(Configuration, "encoded", lambda self: encode_snapshot(decode_snapshot(encoded(self))[:1]))
+    encoded = Configurations.encoded
+    patch.setattr(Configurations, "encoded", lambda self: encode_snapshot(decode_snapshot(encoded(self))[:1]))
 
 
 def carried_up_to_the_wrong_place(patch: Patch) -> None:
