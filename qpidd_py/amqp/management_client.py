@@ -91,10 +91,11 @@ class ManagementClient:
         *,
         heartbeat: int = 0,
         consume: bool = True,
+        virtual_host: str = "/",
     ) -> None:
         """`heartbeat`: seconds, 0 = none.  With `consume=False`, Ready comes when the channel is open: a ping, without
         requests."""
-        self.connection = AmqpClient(ClientHandshake(login, properties, heartbeat=heartbeat))
+        self.connection = AmqpClient(ClientHandshake(login, properties, virtual_host=virtual_host, heartbeat=heartbeat))
         self.outstanding: set[int] = set()
         self._opened: Opened | None = None
         self._ready = False

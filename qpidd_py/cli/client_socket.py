@@ -73,6 +73,7 @@ class Target(NamedTuple):
     tls: "ssl.SSLContext | None" = None
     trust: Trust = Trust()
     """For other brokers that are reached over TLS."""
+    vhost: str = "/"
 
     @property
     def address(self) -> str:
@@ -228,7 +229,7 @@ class ManagementSocket(ClientSocket):
 
     def __init__(self, target: Target, deadline: Deadline, *, manage: bool = True) -> None:
         """`manage=False` opens the connection and a channel only, and so works where management is off."""
-        self._management = ManagementClient(target.login, consume=manage)
+        self._management = ManagementClient(target.login, consume=manage, virtual_host=target.vhost)
         super().__init__(target, deadline, self._management, Ready)
 
     def request(self, method: str, arguments: Mapping[str, Any] | None = None, deadline: Deadline | None = None) -> Any:

@@ -61,6 +61,7 @@ def _peer(part: int) -> Column:
 
 _POLICY: Final = ("vhost", "name", "pattern", "apply-to", "definition", "priority")
 _SHOVEL: Final = ("name", "state", "source", "destination", "moved", "pending", "reason")
+_IN_HOST: Final = {"vhost": "vhost"}
 _PATTERNS: Final = {name: _of(name) for name in ("configure", "write", "read")}
 _USER: Final = {"user": _of("user"), "vhost": _of("vhost")}
 LISTS: Final[Mapping[str, View]] = {
@@ -83,6 +84,7 @@ LISTS: Final[Mapping[str, View]] = {
         _POLICY,
         {"vhost": "vhost", "operator": "operator"},
     ),
+    "list_vhosts": View("vhost.list", {name: _of(name) for name in ("name", "queues", "messages")}, ("name",)),
     **{
         f"list_{whose}_limits": View(
             "limit.list",
@@ -118,11 +120,13 @@ LISTS: Final[Mapping[str, View]] = {
             "effective": _of("effective"),
         },
         ("name", "messages"),
+        _IN_HOST,
     ),
     "list_exchanges": View(
         "exchange.list",
         {name: _of(name) for name in ("name", "type", "durable", "auto_delete", "internal", "arguments")},
         ("name", "type"),
+        _IN_HOST,
     ),
     "list_bindings": View(
         "binding.list",
@@ -135,12 +139,14 @@ LISTS: Final[Mapping[str, View]] = {
             "arguments": _of("arguments"),
         },
         ("source_name", "source_kind", "destination_name", "destination_kind", "routing_key", "arguments"),
+        _IN_HOST,
     ),
     "list_connections": View(
         "session.list",
         {
             "number": _of("number"),
             "user": _of("user"),
+            "vhost": _of("vhost"),
             "peer_host": _peer(0),
             "peer_port": _peer(2),
             "state": _of("state"),
@@ -157,6 +163,7 @@ LISTS: Final[Mapping[str, View]] = {
             "connection": _of("connection"),
             "number": _of("number"),
             "user": _of("user"),
+            "vhost": _of("vhost"),
             "transactional": _of("transactional"),
             "confirm": _of("confirm"),
             "consumer_count": _of("consumers"),
@@ -178,5 +185,6 @@ LISTS: Final[Mapping[str, View]] = {
             "active": _of("active"),
         },
         ("queue_name", "connection", "consumer_tag", "ack_required", "prefetch_count", "active"),
+        _IN_HOST,
     ),
 }

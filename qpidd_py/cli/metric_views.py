@@ -80,7 +80,7 @@ def of_queues(sums: Json, longest: Sequence[Json]) -> Iterator[Metric]:
 def _each(name: str, text: str, queues: Iterable[Json], field: str) -> Metric:
     family = GaugeMetricFamily(name, text, labels=["vhost", "queue"])
     for queue in queues:
-        family.add_metric(["/", str(queue["name"])], queue[field])
+        family.add_metric([str(queue.get("vhost", "/")), str(queue["name"])], queue[field])
     return family
 
 

@@ -83,7 +83,7 @@ class Scrape:
 
         with ManagementSocket(self._target, Deadline(self._seconds)) as broker:
             info, sums = broker.request("broker.info"), broker.request("queue.totals")
-            wanted = {"limit": self._queues, "sort": "messages", "reverse": True}
+            wanted = {"limit": self._queues, "sort": "messages", "reverse": True, "vhost": None}
             longest = broker.request("queue.page", wanted)["queues"] if self._queues else []
             shovels = [] if info["backup"] else views.of_shovels(broker.request("shovel.list"))
             found = [*views.of_broker(info), *views.of_queues(sums, longest), *shovels]

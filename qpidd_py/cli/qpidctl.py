@@ -128,7 +128,8 @@ def _list(verb: str) -> Callable[[Options, Ask], Any]:
         wanted: list[str] = getattr(options, "column", [])
         view.rows((), wanted)
         chosen = {field: getattr(options, argument) for field, argument in view.filters.items()}
-        listed = [item for item in ask(view.method) if not view.having or view.having in item]
+        arguments = {"vhost": options.vhost} if "vhost" in view.filters else {}
+        listed = [item for item in ask(view.method, **arguments) if not view.having or view.having in item]
         items = [item for item in listed if all(item[field] == value for field, value in chosen.items())]
         rows = view.rows(items, wanted)
         return rows if options.json else view.lines(rows, wanted, heads=not options.quiet)
@@ -179,6 +180,12 @@ def _limit_verbs(whose: str) -> dict[str, Verb]:
     }
 
 
+def _add_vhost(options: Options, ask: Ask) -> None:
+    if any(vhost["name"] == options.name for vhost in ask("vhost.list")):
+        raise RequestRefused(f"virtual host {options.name!r} exists already")
+    ask("vhost.add", name=options.name)
+
+
 def _set_parameter(options: Options, ask: Ask) -> None:
     fields = {name: getattr(options, name) for name in ("component", "name", "vhost")}
     ask("parameter.set", **fields, value=_definition(options))
@@ -227,6 +234,9 @@ VERBS: Final[Mapping[str, Verb]] = {
     "list_topic_permissions": Verb(
         (), "topic permissions in a virtual host", _list("list_topic_permissions"), host=True
     ),
+    "add_vhost": Verb(("name",), "make a virtual host", _add_vhost),
+    "delete_vhost": Verb(("name",), "delete a virtual host with all that is in it", _request("vhost.delete", "name")),
+    "list_vhosts": Verb(("column*",), "virtual hosts: name, queues, messages", _list("list_vhosts")),
     **_policy_verbs(False),
     **_policy_verbs(True),
     **_limit_verbs("user"),
@@ -245,14 +255,18 @@ VERBS: Final[Mapping[str, Verb]] = {
     ),
     "restart_shovel": Verb(("name",), "it begins anew at once", _request("shovel.restart", "name", "vhost"), host=True),
     "shovel_status": Verb((), "what the shovels do", _list("shovel_status")),
-    "list_queues": Verb(("column*",), "queues, with these columns", _list("list_queues")),
-    "list_exchanges": Verb(("column*",), "exchanges, with these columns", _list("list_exchanges")),
-    "list_bindings": Verb(("column*",), "bindings, with these columns", _list("list_bindings")),
+    "list_queues": Verb(("column*",), "queues, with these columns", _list("list_queues"), host=True),
+    "list_exchanges": Verb(("column*",), "exchanges, with these columns", _list("list_exchanges"), host=True),
+    "list_bindings": Verb(("column*",), "bindings, with these columns", _list("list_bindings"), host=True),
     "list_connections": Verb(("column*",), "connections, with these columns", _list("list_connections")),
     "list_channels": Verb(("column*",), "channels, with these columns", _list("list_channels")),
-    "list_consumers": Verb(("column*",), "consumers, with these columns", _list("list_consumers")),
-    "purge_queue": Verb(("queue",), "drop the ready messages of a queue", _request("queue.purge", "queue")),
-    "delete_queue": Verb(("queue",), "delete a queue with its messages", _request("queue.delete", "queue")),
+    "list_consumers": Verb(("column*",), "consumers, with these columns", _list("list_consumers"), host=True),
+    "purge_queue": Verb(
+        ("queue",), "drop the ready messages of a queue", _request("queue.purge", "queue", "vhost"), host=True
+    ),
+    "delete_queue": Verb(
+        ("queue",), "delete a queue with its messages", _request("queue.delete", "queue", "vhost"), host=True
+    ),
     "close_connection": Verb(("number", "reason?"), "end a client's connection", _close),
     "status": Verb((), "version, role and counters of the broker", _request("broker.info")),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import struct
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 import pika
@@ -14,6 +15,7 @@ from pika.exceptions import UnsupportedAMQPFieldException
 from qpidd_py.amqp.codec import SPECIFIED
 from qpidd_py.http import definitions, views
 from qpidd_py.http.door import Door, bad_request, not_found
+from qpidd_py.security.entries import HOST
 
 Json = dict[str, Any]
 GET_MAX: Final = 1000
@@ -153,9 +155,9 @@ def _message(method: Any, properties: pika.BasicProperties, payload: bytes, enco
     }
 
 
-def binding_of(door: Door, source: str, kind: str, destination: str, key: str) -> Json:
+def binding_of(door: Door, vhost: str, source: str, kind: str, destination: str, key: str) -> Json:
     """The one that `properties_key` names.  Raises Problem."""
-    for item in door.ask("binding.list"):
+    for item in door.ask("binding.list", vhost=vhost):
         found = views.binding(item)
         ends = found["source"], found["destination_type"], found["destination"], found["properties_key"]
         if ends == (source, kind, destination, key):
@@ -166,15 +168,18 @@ def binding_of(door: Door, source: str, kind: str, destination: str, key: str) -
 def import_definitions(door: Door, content: Mapping[str, Any]) -> None:
     """All or, where something cannot be had, nothing; what is refused on the way stops it there."""
     try:
-        orders = list(definitions.orders(content))
+        named = definitions.named_hosts(content)
+        known = {item["name"] for item in door.ask("vhost.list")} if named - {HOST} else {HOST}
+        orders = list(definitions.orders(content, known))
     except definitions.DefinitionError as error:
         raise bad_request(str(error)) from None
     requests = [(order.method, order.arguments) for order in orders if order.method]
     made = [order.arguments for order in orders if not order.method]
     if requests:
         door.ask_all(requests)
-    if made:
-        door.on_channel(lambda channel: _make_all(channel, made))
+    for vhost in dict.fromkeys(item["vhost"] for item in made):
+        mine = [item for item in made if item["vhost"] == vhost]
+        door.on_channel(partial(_make_all, items=mine), vhost)
 
 
 def _make_all(channel: BlockingChannel, items: list[Json]) -> None:

@@ -27,6 +27,11 @@ class Call:
     def __getitem__(self, name: str) -> str:
         return self.path[name]
 
+    @property
+    def host(self) -> dict[str, Any]:
+        """Which virtual host a list is of, for a request: that of the path, or all."""
+        return {"vhost": self.path.get("vhost")}
+
     def rated(self, kind: str, objects: list[Json]) -> list[Json]:
         """The same, with their rates; `kind` of `rates.GROUPS`."""
         self.rates.add(kind, objects, self.now)

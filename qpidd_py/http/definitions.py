@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from qpidd_py.broker.parameters import check_component, check_parameter
+from qpidd_py.broker.host_settings import check_name
+from qpidd_py.broker.parameters import SHOVEL, check_component, check_parameter
 from qpidd_py.broker.quotas import NAME, VHOST_LIMITS
 from qpidd_py.http.views import API, DEFAULT_ARGUMENTS, parameter, policy
 from qpidd_py.security.entries import HOST
@@ -18,6 +19,9 @@ OURS: Final = ("scrypt", KIND)
 """What begins our own hashes; exported as they are."""
 _SALT: Final = 4
 """Octets in front of RabbitMQ's hashes."""
+
+
+_IN_HOSTS: Final = ("parameters", "permissions", "topic_permissions", "policies", "queues", "exchanges", "bindings")
 
 
 class DefinitionError(ValueError):
@@ -32,6 +36,7 @@ class Order(NamedTuple):
 
 
 def exported(
+    vhosts: list[Json],
     users: list[Json],
     permissions: list[Json],
     topics: list[Json],
@@ -44,12 +49,12 @@ def exported(
 ) -> Json:
     """Of what the broker lists.  Without what ends with its connection, or was always there."""
     kept = [each for each in queues if not each["exclusive"]]
-    names = {each["name"] for each in kept}
+    names = {(each["vhost"], each["name"]) for each in kept}
     return {
         "rabbit_version": API,
         "rabbitmq_version": API,
         "users": [_user(each) for each in users if each["cluster"]],
-        "vhosts": [{"name": HOST}],
+        "vhosts": [{"name": each["name"]} for each in vhosts],
         "permissions": permissions,
         "topic_permissions": topics,
         "parameters": [
@@ -66,7 +71,7 @@ def exported(
         "bindings": [
             _part(each, "source", "destination", "destination_type", "routing_key")
             for each in bindings
-            if each["destination_type"] != "queue" or each["destination"] in names
+            if each["destination_type"] != "queue" or (each["vhost"], each["destination"]) in names
         ],
     }
 
@@ -87,7 +92,7 @@ def _user(item: Json) -> Json:
 
 def _part(item: Mapping[str, Any], *names: str) -> Json:
     arguments = {name: value for name, value in item["arguments"].items() if name not in DEFAULT_ARGUMENTS}
-    return {**{name: item[name] for name in names}, "vhost": HOST, "arguments": arguments}
+    return {**{name: item[name] for name in names}, "vhost": item["vhost"], "arguments": arguments}
 
 
 def stored_hash(item: Mapping[str, Any]) -> str:
@@ -106,37 +111,59 @@ def stored_hash(item: Mapping[str, Any]) -> str:
     return f"{ALGORITHMS[algorithm]}${octets[:_SALT].hex()}${octets[_SALT:].hex()}"
 
 
-def orders(definitions: Mapping[str, Any], host: str | None = None) -> Iterator[Order]:
-    """What to make, in order.  Raises DefinitionError before the first for what cannot be had here."""
+def named_hosts(definitions: Mapping[str, Any]) -> set[str]:
+    """The virtual hosts that something of a file is in.  Raises DefinitionError."""
+    return {_host_of(each) for kind in _IN_HOSTS for each in _items(definitions, kind)}
+
+
+def _host_of(item: Mapping[str, Any]) -> str:
+    found = item.get("vhost", HOST)
+    if not isinstance(found, str):
+        raise DefinitionError(f"vhost {found!r:.80}, wanted a name")
+    return found
+
+
+def _made_hosts(definitions: Mapping[str, Any]) -> list[str]:
+    """Those that a file makes.  Raises DefinitionError."""
+    try:
+        return [check_name(str(each.get("name", ""))) for each in _items(definitions, "vhosts")]
+    except ValueError as error:
+        raise DefinitionError(str(error)) from None
+
+
+def orders(definitions: Mapping[str, Any], known: Collection[str] = (HOST,)) -> Iterator[Order]:
+    """What to make, in order; `known`: the virtual hosts that are there.  Raises DefinitionError before the first for
+    what cannot be had here."""
     parameters = list(_items(definitions, "parameters"))
     for each in parameters:
         _check_parameter(each)
-    for each in _items(definitions, "vhosts"):
-        if each.get("name") != HOST:
-            raise DefinitionError(f"virtual host {each.get('name')!r:.80}: there is {HOST!r} only")
-    kinds = ("parameters", "permissions", "topic_permissions", "policies", "queues", "exchanges", "bindings")
-    for each in (item for kind in kinds for item in _items(definitions, kind)):
-        if each.get("vhost", host or HOST) != HOST:
-            raise DefinitionError(f"virtual host {each['vhost']!r:.80}: there is {HOST!r} only")
+    made = _made_hosts(definitions)
+    if lacking := sorted(named_hosts(definitions) - {*known, *made}):
+        raise DefinitionError(f"virtual host {lacking[0]!r:.80} is not there, and the definitions do not make it")
     users = [Order("user.put", _user_put(each)) for each in _items(definitions, "users")]
+    yield from (Order("vhost.add", {"name": name}) for name in made if name not in known)
     yield from users
     for each in _items(definitions, "users"):
         if each.get("limits"):
             yield Order("limit.set", {"user": each.get("name"), "limits": each["limits"]})
     for each in parameters:
         if each.get("component") != VHOST_LIMITS:
-            yield Order("parameter.set", {name: each.get(name) for name in ("component", "name", "value")})
+            yield Order("parameter.set", _fields(each, "component", "name", "value"))
         elif each.get("value"):
-            yield Order("limit.set", {"vhost": HOST, "limits": each["value"]})
+            yield Order("limit.set", {"vhost": _host_of(each), "limits": each["value"]})
     for each in _items(definitions, "permissions"):
-        yield Order("permission.set", {name: each.get(name) for name in ("user", "configure", "write", "read")})
+        yield Order("permission.set", _fields(each, "user", "configure", "write", "read"))
     for each in _items(definitions, "topic_permissions"):
-        yield Order("topic.set", {name: each.get(name) for name in ("user", "exchange", "write", "read")})
+        yield Order("topic.set", _fields(each, "user", "exchange", "write", "read"))
     for each in _items(definitions, "policies"):
-        yield Order("policy.set", {name: value for name, value in each.items() if name != "vhost"})
+        yield Order("policy.set", {**each, "vhost": _host_of(each)})
     for kind, what in (("exchanges", "exchange"), ("queues", "queue"), ("bindings", "binding")):
         for each in _items(definitions, kind):
-            yield Order("", {"what": what, **each})
+            yield Order("", {"what": what, **each, "vhost": _host_of(each)})
+
+
+def _fields(item: Mapping[str, Any], *names: str) -> Json:
+    return {"vhost": _host_of(item), **{name: item.get(name) for name in names}}
 
 
 def _user_put(item: Mapping[str, Any]) -> Json:
@@ -160,6 +187,10 @@ def _check_parameter(item: Mapping[str, Any]) -> None:
     component, value = item.get("component"), item.get("value")
     if component == VHOST_LIMITS:
         return
+    if component == SHOVEL and _host_of(item) != HOST:
+        raise DefinitionError(
+            f"parameter {item.get('name')!r:.80}: qpid-shovel works in the virtual host {HOST!r} only"
+        )
     try:
         check_component(str(component))
         if not isinstance(value, dict):

@@ -6,6 +6,7 @@ local broker, which may be a backup; declarations and messages are for a primary
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,9 +27,11 @@ from qpidd_py.cli.client_socket import (
     Target,
 )
 from qpidd_py.errors import ReplyCode
+from qpidd_py.security.entries import HOST
 
 SECONDS: Final = 10.0
 """For the whole of one request."""
+NO_VHOST: Final = re.compile(r"NOT_ALLOWED - vhost .* not found")
 _T = TypeVar("_T")
 
 
@@ -64,6 +67,8 @@ class Door:
     """Of one request; `target` has its login.  Every method raises Problem."""
 
     target: Target
+    vhost: str = HOST
+    """That of the request's path."""
 
     def ask(self, method: str, **arguments: Any) -> Any:
         """The result of a management request."""
@@ -75,16 +80,22 @@ class Door:
             return [broker.request(method, arguments) for method, arguments in requests]
 
     def open(self) -> ManagementSocket:
-        """For several requests."""
+        """For several requests; in `/`, or, for a user that may not enter there, in the virtual host of the request."""
         with told():
-            return ManagementSocket(self.target, Deadline(SECONDS))
+            try:
+                return ManagementSocket(self.target, Deadline(SECONDS))
+            except ConnectionClosed as error:
+                if error.code != ReplyCode.NOT_ALLOWED or self.vhost == self.target.vhost:
+                    raise
+                return ManagementSocket(self.target._replace(vhost=self.vhost), Deadline(SECONDS))
 
-    def on_channel(self, work: Callable[[BlockingChannel], _T]) -> _T:
-        """What `work` does with a channel."""
+    def on_channel(self, work: Callable[[BlockingChannel], _T], vhost: str | None = None) -> _T:
+        """What `work` does with a channel, in this virtual host or (None) that of the request."""
         login: Login = self.target.login
         parameters = pika.ConnectionParameters(
             self.target.host,
             self.target.port,
+            self.vhost if vhost is None else vhost,
             credentials=pika.PlainCredentials(login.user, login.password),
             ssl_options=pika.SSLOptions(self.target.tls, self.target.host) if self.target.tls else None,
             socket_timeout=SECONDS,
@@ -107,6 +118,8 @@ def told() -> Iterator[None]:
         yield
     except (AuthenticationFailure, pika.exceptions.ProbableAuthenticationError):
         raise WrongLogin from None
+    except pika.exceptions.ProbableAccessDeniedError as error:
+        raise _ended(ReplyCode.NOT_ALLOWED, str(error)) from None
     except RequestRefused as error:
         raise _closed(error.code, str(error)) from None
     except pika.exceptions.ChannelClosedByBroker as error:
@@ -125,7 +138,9 @@ def _ended(code: int, text: str) -> Problem:
     """The connection, not the channel.  A broker that was lost gives no code."""
     if not code:
         return Problem(503, "service_unavailable", text)
-    return not_authorised(text) if code == ReplyCode.NOT_ALLOWED else _closed(code, text)
+    if code == ReplyCode.NOT_ALLOWED:
+        return not_found() if NO_VHOST.search(text) else not_authorised(text)
+    return _closed(code, text)
 
 
 def _closed(code: int, text: str) -> Problem:

@@ -56,7 +56,7 @@ class Rates:
             places = [(each[above] if above else each, names) for above, names in GROUPS[kind]]
             counts = tuple([place[name] for place, names in places for name in names])
             with self._lock:
-                seen = self._look((kind, each.get("name")), counts, now)
+                seen = self._look((kind, each.get("vhost"), each.get("name")), counts, now)
             rates = iter(_rates(seen, counts, now))
             for place, names in places:
                 for name in names:

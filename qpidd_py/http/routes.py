@@ -13,7 +13,6 @@ from qpidd_py.http.door import Problem, bad_request, not_found
 from qpidd_py.http.paging import numbers, page_of, part
 from qpidd_py.http.setting_routes import SETTING_ROUTES
 from qpidd_py.management.pages import DEEPEST
-from qpidd_py.security.entries import HOST
 
 TEST_QUEUE: Final = "aliveness-test"
 
@@ -32,9 +31,15 @@ def _queues(call: Call) -> Any:
     query, place = call.query, _place(call)
     sort = views.SORTS.get(query.get("sort", "name"))
     if place is None or sort is None or query.get("use_regex") == "true":
-        items, node = _with_node(call, "queue.list")
+        items, node = _with_node(call, "queue.list", **call.host)
         return part(_queues_shown(call, items, node), query)
-    wanted = {**place, "sort": sort, "name": query.get("name", ""), "reverse": query.get("sort_reverse") == "true"}
+    wanted = {
+        **place,
+        **call.host,
+        "sort": sort,
+        "name": query.get("name", ""),
+        "reverse": query.get("sort_reverse") == "true",
+    }
     found, node = _with_node(call, "queue.page", **wanted)
     return page_of(_queues_shown(call, found["queues"], node), found["matched"], found["total"], query)
 
@@ -52,16 +57,16 @@ def _queues_shown(call: Call, items: Any, node: str) -> list[Json]:
 
 
 def _queue(call: Call) -> Json:
-    item, node = _with_node(call, "queue.info", queue=call["name"])
+    item, node = _with_node(call, "queue.info", queue=call["name"], **call.host)
     return _queues_shown(call, [item], node)[0]
 
 
 def _exchanges(call: Call) -> Any:
-    return part([views.exchange(item) for item in call.door.ask("exchange.list")], call.query)
+    return part([views.exchange(item) for item in call.door.ask("exchange.list", **call.host)], call.query)
 
 
 def _exchange(call: Call) -> Json:
-    return views.exchange(one(call.door.ask("exchange.list"), name=_exchange_name(call)))
+    return views.exchange(one(call.door.ask("exchange.list", **call.host), name=_exchange_name(call)))
 
 
 def _exchange_name(call: Call) -> str:
@@ -69,8 +74,10 @@ def _exchange_name(call: Call) -> str:
 
 
 def _all_bindings(call: Call) -> list[Json]:
-    queues, bindings = call.door.ask_all([("queue.list", {}), ("binding.list", {})])
-    return [views.default_binding(item["name"]) for item in queues] + [views.binding(item) for item in bindings]
+    queues, bindings = call.door.ask_all([("queue.list", call.host), ("binding.list", call.host)])
+    return [views.default_binding(item["name"], item["vhost"]) for item in queues] + [
+        views.binding(item) for item in bindings
+    ]
 
 
 def _bindings(call: Call) -> Any:
@@ -91,8 +98,8 @@ def _bindings_where(**fields: str) -> Handler:
 def _connections(call: Call) -> Any:
     """The broker makes the page, unless it has an order, is of a name, or far behind."""
     query, place = call.query, _place(call)
-    if place is None or query.get("sort") or query.get("name"):
-        items, node = _with_node(call, "session.list")
+    if place is None or query.get("sort") or query.get("name") or "vhost" in call.path:
+        items, node = _with_node(call, "session.list", **call.host)
         return part(_connections_shown(call, (item for item in items if not item["link"]), node), query)
     found, node = _with_node(call, "session.page", **place)
     return page_of(_connections_shown(call, found["sessions"], node), found["matched"], found["total"], query)
@@ -115,7 +122,7 @@ def _close_connection(call: Call) -> None:
 
 
 def _all_channels(call: Call) -> list[Json]:
-    items, node = _with_node(call, "channel.list")
+    items, node = _with_node(call, "channel.list", **call.host)
     return [views.channel(item, node) for item in items]
 
 
@@ -133,7 +140,7 @@ def _channels_of_connection(call: Call) -> list[Json]:
 
 
 def _consumers(call: Call) -> Any:
-    return part([views.consumer(item) for item in call.door.ask("subscription.list")], call.query)
+    return part([views.consumer(item) for item in call.door.ask("subscription.list", **call.host)], call.query)
 
 
 def _overview(call: Call) -> Json:
@@ -206,7 +213,7 @@ def _bind(call: Call) -> None:
 
 def _binding(call: Call) -> Json:
     source = "" if call["source"] == "amq.default" else call["source"]
-    return actions.binding_of(call.door, source, _kind(call), call["destination"], call["key"])
+    return actions.binding_of(call.door, call["vhost"], source, _kind(call), call["destination"], call["key"])
 
 
 def _unbind(call: Call) -> None:
@@ -219,11 +226,30 @@ def _between(call: Call) -> list[Json]:
     return [item for item in _all_bindings(call) if all(item[name] == value for name, value in ends.items())]
 
 
+# ---- virtual hosts
+
+
+def _vhosts(call: Call) -> Any:
+    return part([views.vhost(item) for item in call.door.ask("vhost.list")], call.query)
+
+
+def _vhost(call: Call) -> Json:
+    return views.vhost(one(call.door.ask("vhost.list"), name=call["name"]))
+
+
+def _put_vhost(call: Call) -> None:
+    """What is empty, or false, says nothing."""
+    if unknown := sorted(field for field, value in call.body.items() if field != "name" and value):
+        raise bad_request(f"{unknown[0]:.60}: a virtual host has a name only")
+    call.door.ask("vhost.add", name=call["name"])
+
+
 # ---- the whole
 
 
 def _definitions(call: Call) -> Json:
     names = (
+        "vhost.list",
         "user.export",
         "permission.list",
         "topic.list",
@@ -234,7 +260,7 @@ def _definitions(call: Call) -> Json:
         "exchange.list",
         "binding.list",
     )
-    return definitions.exported(*call.door.ask_all([(name, {}) for name in names]))
+    return definitions.exported(*call.door.ask_all([(name, call.host) for name in names]))
 
 
 def _import(call: Call) -> None:
@@ -275,8 +301,10 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/api/overview", _overview),
     ("GET", "/api/whoami", _ask("user.self")),
     ("GET", "/api/nodes", _nodes),
-    ("GET", "/api/vhosts", lambda call: [{"name": HOST}]),
-    ("GET", "/api/vhosts/{vhost}", lambda call: {"name": HOST}),
+    ("GET", "/api/vhosts", _vhosts),
+    ("GET", "/api/vhosts/{name}", _vhost),
+    ("PUT", "/api/vhosts/{name}", _put_vhost),
+    ("DELETE", "/api/vhosts/{name}", lambda call: call.door.ask("vhost.delete", name=call["name"]) or None),
     ("GET", "/api/queues", _queues),
     ("GET", "/api/queues/{vhost}", _queues),
     ("GET", "/api/queues/{vhost}/{name}", _queue),

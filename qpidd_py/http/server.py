@@ -68,9 +68,7 @@ def _wrapped(
         login = login_of(request)
         _check_origin(request)
         path = {name: unquote(value) for name, value in _raw(request).items()}
-        if path.get("vhost", HOST) != HOST:
-            raise Problem(404, "Object Not Found", "Not Found")
-        door, body = Door(target._replace(login=login)), await _body(request)
+        door, body = Door(target._replace(login=login), path.get("vhost", HOST)), await _body(request)
         call = Call(door, path, dict(request.query), body, rates, time.monotonic())
         async with gate.passed(login, request.remote or ""):
             result = await asyncio.get_running_loop().run_in_executor(pool, handler, call)

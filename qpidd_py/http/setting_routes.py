@@ -39,7 +39,7 @@ def _put_user(call: Call) -> None:
 
 
 def _permissions(call: Call) -> Any:
-    return part(call.door.ask("permission.list"), call.query)
+    return part(call.door.ask("permission.list", **call.host), call.query)
 
 
 def _permission(call: Call) -> Json:
@@ -71,7 +71,7 @@ def _policies_of(operator: bool) -> Handler:
 
 
 def _listed(call: Call, operator: bool) -> list[Json]:
-    return [item for item in call.door.ask("policy.list") if item["operator"] is operator]
+    return [item for item in call.door.ask("policy.list", **call.host) if item["operator"] is operator]
 
 
 def _policy(operator: bool) -> Handler:
@@ -114,7 +114,9 @@ def _limits(whose: str) -> Handler:
         name = call.path.get(whose)
         if name is not None and whose == "user":
             one(call.door.ask("user.list"), name=name)
-        found = [item for item in call.door.ask("limit.list") if whose in item and name in (None, item[whose])]
+        found = [
+            item for item in call.door.ask("limit.list", **call.host) if whose in item and name in (None, item[whose])
+        ]
         return [{whose: item[whose], "value": item["limits"]} for item in found]
 
     return limits
@@ -149,7 +151,7 @@ def _parameters(call: Call) -> Any:
     component = call.path.get("component")
     if component is not None:
         _check_component(component)
-    found = (item for item in call.door.ask("parameter.list") if component in (None, item["component"]))
+    found = (item for item in call.door.ask("parameter.list", **call.host) if component in (None, item["component"]))
     return part([views.parameter(item) for item in found], call.query)
 
 
@@ -161,7 +163,9 @@ def _check_component(name: str) -> None:
 
 
 def _parameter(call: Call) -> Json:
-    return views.parameter(one(call.door.ask("parameter.list"), component=call["component"], name=call["name"]))
+    return views.parameter(
+        one(call.door.ask("parameter.list", **call.host), component=call["component"], name=call["name"])
+    )
 
 
 def _put_parameter(call: Call) -> None:
@@ -175,12 +179,12 @@ def _drop_parameter(call: Call) -> None:
 
 
 def _shovels(call: Call) -> Any:
-    info, items = call.door.ask_all([("broker.info", {}), ("shovel.list", {})])
+    info, items = call.door.ask_all([("broker.info", {}), ("shovel.list", call.host)])
     return part([views.shovel(item, info["name"]) for item in items], call.query)
 
 
 def _shovel(call: Call) -> Json:
-    info, items = call.door.ask_all([("broker.info", {}), ("shovel.list", {})])
+    info, items = call.door.ask_all([("broker.info", {}), ("shovel.list", call.host)])
     return views.shovel(one(items, name=call["name"]), info["name"])
 
 

@@ -10,7 +10,6 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from qpidd_py.broker.exchange import EXCHANGE_TYPES
-from qpidd_py.security.entries import HOST
 
 Json = dict[str, Any]
 API: Final = "3.10.0"
@@ -35,7 +34,7 @@ def queue(item: Mapping[str, Any], node: str) -> Json:
     arguments = item["arguments"]
     return {
         "name": item["name"],
-        "vhost": HOST,
+        "vhost": item["vhost"],
         "durable": item["durable"],
         "auto_delete": item["auto_delete"],
         "exclusive": item["exclusive"],
@@ -58,14 +57,14 @@ def queue(item: Mapping[str, Any], node: str) -> Json:
 
 def exchange(item: Mapping[str, Any]) -> Json:
     names = ("name", "type", "durable", "auto_delete", "internal", "arguments")
-    return {**{name: item[name] for name in names}, "vhost": HOST}
+    return {**{name: item[name] for name in names}, "vhost": item["vhost"]}
 
 
 def binding(item: Mapping[str, Any]) -> Json:
     key = item["routing_key"]
     return {
         "source": item["source"],
-        "vhost": HOST,
+        "vhost": item["vhost"],
         "destination": item["destination"],
         "destination_type": item["destination_type"],
         "routing_key": key if isinstance(key, str) else base64.b64decode(key["base64"]).decode("latin-1"),
@@ -84,10 +83,10 @@ def properties_key(key: Any, arguments: Mapping[str, Any]) -> str:
     return f"{text}~{hashlib.sha256(told).hexdigest()[:16]}"
 
 
-def default_binding(name: str) -> Json:
+def default_binding(name: str, host: str) -> Json:
     """Of each queue to the default exchange."""
-    found = {"source": "", "destination": name, "destination_type": "queue", "routing_key": name, "arguments": {}}
-    return binding(found)
+    ends = {"source": "", "destination": name, "destination_type": "queue", "routing_key": name}
+    return binding({**ends, "vhost": host, "arguments": {}})
 
 
 def connection(item: Mapping[str, Any], node: str) -> Json:
@@ -95,7 +94,7 @@ def connection(item: Mapping[str, Any], node: str) -> Json:
         "name": _connection_name(item["peer"], item["number"]),
         "number": item["number"],
         "user": item["user"],
-        "vhost": HOST,
+        "vhost": item["vhost"],
         **_peer(item),
         "state": "running" if item["state"] == "opened" else item["state"],
         "channels": item["channels"],
@@ -124,7 +123,7 @@ def channel(item: Mapping[str, Any], node: str) -> Json:
         "name": f"{name} ({item['number']})",
         "number": item["number"],
         "user": item["user"],
-        "vhost": HOST,
+        "vhost": item["vhost"],
         "node": node,
         "state": "running" if item["active"] else "flow",
         "confirm": item["confirm"],
@@ -141,7 +140,7 @@ def channel(item: Mapping[str, Any], node: str) -> Json:
 def consumer(item: Mapping[str, Any]) -> Json:
     details = {"connection_name": _connection_name(item["peer"], item["connection"]), "number": item["channel"]}
     return {
-        "queue": {"name": item["queue"], "vhost": HOST},
+        "queue": {"name": item["queue"], "vhost": item["vhost"]},
         "consumer_tag": item["tag"],
         "channel_details": {**details, "user": item["user"], **_peer(item)},
         "ack_required": item["acknowledges"],
@@ -189,6 +188,10 @@ def node(info: Mapping[str, Any]) -> Json:
         "alarms": info["alarms"],
         "backup": info["backup"],
     }
+
+
+def vhost(item: Mapping[str, Any]) -> Json:
+    return {"name": item["name"], "messages": item["messages"], "limits": item["limits"]}
 
 
 def policy(item: Mapping[str, Any]) -> Json:

@@ -76,7 +76,7 @@ class Broker:
     @property
     def address(self) -> tuple[Endpoint, Mapping[str, Any]]:
         """For `client_lib`."""
-        host, port, login, tls, _ = self._target
+        host, port, login, tls, *_ = self._target
         end = Endpoint(host, port, login.user, login.password, None, "tcp" if tls is None else "ssl")
         options = {"ssl_context": tls, "sasl_mechanisms": login.mechanism or None}
         return end, {name: value for name, value in options.items() if value is not None}

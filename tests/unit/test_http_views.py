@@ -6,8 +6,11 @@ import base64
 import hashlib
 from typing import Any
 
+import pika
 import pytest
 
+from qpidd_py.amqp.codec import SPECIFIED
+from qpidd_py.broker.parameters import PROPERTIES
 from qpidd_py.http.definitions import DefinitionError, Order, _user, exported, orders, stored_hash
 from qpidd_py.http.paging import QueryError, part
 from qpidd_py.http.views import properties_key
@@ -94,7 +97,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"parameters": [{"name": "s", "component": "federation-upstream"}]}, "parameter 's': component 'federation-ups"),
     ({"parameters": [{"name": "s", "component": "shovel", "value": 1}]}, "parameter 's': value 1, wanted an object"),
     ({"parameters": [{"name": "s", "component": "shovel", "value": {"x": 1}}]}, "parameter 's': key 'x': expected"),
-    ({"vhosts": [{"name": "v"}]}, "virtual host 'v'"),
+    ({"vhosts": [{"name": ""}]}, "virtual host '': expected 1 to 128 octets"),
+    ({"vhosts": [{"name": "v"}], "queues": [{"name": "q", "vhost": "w"}]}, "virtual host 'w' is not there"),
+    ({"queues": [{"name": "q", "vhost": 1}]}, "vhost 1, wanted a name"),
     ({"queues": [{"name": "q", "vhost": "v"}]}, "virtual host 'v'"),
     ({"queues": {}}, "queues: wanted a list"),
     ({"queues": [1]}, "queues: wanted a list"),
@@ -113,11 +118,18 @@ def test_what_cannot_be_had_is_refused_before_anything_is_made(content: dict[str
 
 def test_definitions_go_out_and_come_in() -> None:
     arguments = {"x-max-length": 5, "qpid.replicate": "all"}
-    queue = {"name": "q", "durable": True, "auto_delete": False, "exclusive": False, "arguments": arguments}
+    queue = {
+        "name": "q",
+        "vhost": "/",
+        "durable": True,
+        "auto_delete": False,
+        "exclusive": False,
+        "arguments": arguments,
+    }
     mine = {**queue, "name": "mine", "exclusive": True}
     exchange = {**queue, "name": "x", "type": "topic", "internal": False, "predeclared": False}
     old = {**exchange, "name": "amq.topic", "predeclared": True}
-    ends = {"source": "x", "destination_type": "queue", "routing_key": "a", "arguments": {}}
+    ends = {"source": "x", "vhost": "/", "destination_type": "queue", "routing_key": "a", "arguments": {}}
     bindings = [{**ends, "destination": "q"}, {**ends, "destination": "mine"}]
     user = {"name": "u", "tags": ["monitoring"], "hash": "sha256$00000000$" + "11" * 32, "cluster": True}
     user["limits"] = {"max-channels": 1}
@@ -135,18 +147,34 @@ def test_definitions_go_out_and_come_in() -> None:
     shovel: dict[str, Any] = {"component": "shovel", "vhost": "/", "name": "s"}
     shovel["value"] = {"src-uri": "amqp://", "src-queue": "a", "dest-uri": "amqp://u:p@h", "dest-queue": "a"}
     parameters = [{**shovel, "uid": 5}]
-    content = exported([user], [permission], [], policies, limits, parameters, [queue, mine], [exchange, old], bindings)
+    content = exported(
+        [{"name": "/"}],
+        [user],
+        [permission],
+        [],
+        policies,
+        limits,
+        parameters,
+        [queue, mine],
+        [exchange, old],
+        bindings,
+    )
     assert content["policies"] == [kept] and content["parameters"][1:] == [shovel]
     made = list(orders(content))
     assert made[0] == Order("user.put", {"user": "u", "hash": user["hash"], "tags": ["monitoring"]})
     assert made[1] == Order("limit.set", {"user": "u", "limits": {"max-channels": 1}})
     assert made[2] == Order("limit.set", {"vhost": "/", "limits": {"max-queues": 5}})
-    assert made.pop(3) == Order("parameter.set", {name: shovel[name] for name in shovel if name != "vhost"})
-    assert made[3] == Order("permission.set", {"user": "u", "configure": "", "write": "", "read": ".*"})
-    assert made[4] == Order("policy.set", {name: kept[name] for name in kept if name != "vhost"})
+    assert made.pop(3) == Order("parameter.set", shovel)
+    assert made[3] == Order("permission.set", permission)
+    assert made[4] == Order("policy.set", kept)
     assert [(each.arguments["what"], each.arguments.get("name")) for each in made[5:]] == [
         ("exchange", "x"),
         ("queue", "q"),
         ("binding", None),
     ]
     assert made[6].arguments["arguments"] == {"x-max-length": 5}
+
+
+def test_properties_have_the_names_that_clients_give_them() -> None:
+    """`type` is called otherwise by the library that decodes methods."""
+    assert all(hasattr(pika.BasicProperties(), name) for name in SPECIFIED) and "type" in PROPERTIES

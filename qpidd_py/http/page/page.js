@@ -97,17 +97,22 @@ function showTotals(overview, now) {
   }));
 }
 
+// A queue of another virtual host than / with its name.
+function shown(item) {
+  return item.vhost === "/" ? item.name : `${item.vhost}/${item.name}`;
+}
+
 function showQueues(found, now) {
   pages = found.page_count;
   at("place").textContent = `page ${found.page} of ${pages}, ${number(found.filtered_count)} queues`;
   at("previous").disabled = page <= 1;
   at("next").disabled = page >= pages;
   rows("queues", found.items, item => [...COLUMNS.map(([name]) => {
-    if (name === "name") return cell(item.name, "name");
+    if (name === "name") return cell(shown(item), "name");
     const stats = item.message_stats || {};
-    return cell(number(name in stats ? rate(`${item.name} ${name}`, stats[name], now) : item[name] || 0), "number");
-  }), item.messages_ready ? action("Purge", `Throw away the ${number(item.messages_ready)} ready messages of ${item.name}?`,
-    () => ask(`queues/%2F/${encodeURIComponent(item.name)}/contents`, "DELETE")) : cell("")]);
+    return cell(number(name in stats ? rate(`${shown(item)} ${name}`, stats[name], now) : item[name] || 0), "number");
+  }), item.messages_ready ? action("Purge", `Throw away the ${number(item.messages_ready)} ready messages of ${shown(item)}?`,
+    () => ask(`queues/${encodeURIComponent(item.vhost)}/${encodeURIComponent(item.name)}/contents`, "DELETE")) : cell("")]);
 }
 
 // Tools and brokers, and this page's own requests, are no clients.
