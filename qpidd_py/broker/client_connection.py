@@ -311,7 +311,9 @@ class ClientConnection:
         else:
             lines = self.broker.coming_and_going
             lines.write(NOTICE, "connection opened: %s, user %s, %s", self.peer, shown(self.user), shown(product))
-            self.broker.events.note("clientConnect", peer=self.peer, user=self.user, product=product[:TEXT])
+            self.vhost.configuration.events.note(
+                "clientConnect", peer=self.peer, user=self.user, product=product[:TEXT]
+            )
 
     # ------------------------------------------------------------ from the broker and the shell
 
@@ -398,7 +400,9 @@ class ClientConnection:
         if self.was_opened and not self.client.privileged:
             lines = self.broker.coming_and_going
             lines.write(NOTICE, "connection closed: %s, user %s: %s", self.peer, shown(self.user), reason)
-            self.broker.events.note("clientDisconnect", peer=self.peer, user=self.user, reason=reason[:TEXT])
+            self.vhost.configuration.events.note(
+                "clientDisconnect", peer=self.peer, user=self.user, reason=reason[:TEXT]
+            )
         else:
             log.info("%r ends: %s", self, reason)
         link, self.link = self.link, None

@@ -15,11 +15,12 @@ from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.core.deadlines import Deadlines
 from qpidd_py.core.watch import Watch
 from qpidd_py.logrules import Floods
+from qpidd_py.security.entries import HOST
 
 log = logging.getLogger(__name__)
 
 QUEUE_ALARM: Final = "queue "
-"""Begins the name of an alarm about a queue, before that of the queue (`Queue.label`)."""
+"""Begins the name of an alarm about a queue of `/`, before that of the queue."""
 ALARMS: Final = 100
 """Alerts that are alarms at the same time; others are only in the log."""
 
@@ -72,7 +73,7 @@ class Depths:
         reason = f"queue '{queue.core.label}' has {depth} (qpid.alert_count, _size)"
         self._floods.write(logging.WARNING, "%s", reason)
         if len(self._alerts) < ALARMS:
-            self._alerts[queue] = QUEUE_ALARM + queue.core.label
+            self._alerts[queue] = _alarm_of(queue)
             self._rules.alarm(self._alerts[queue], reason)
 
     def _end(self, queue: DeclaredQueue) -> None:
@@ -81,3 +82,8 @@ class Depths:
         name = self._alerts.pop(queue, None)
         if name is not None:
             self._rules.alarm(name, "")
+
+
+def _alarm_of(queue: DeclaredQueue) -> str:
+    """One name for each queue of all virtual hosts, whatever they are called."""
+    return QUEUE_ALARM + queue.name if queue.host == HOST else f"vhost {queue.host!r} queue {queue.name!r}"

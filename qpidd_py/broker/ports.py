@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from qpidd_py.broker import client_channel, opening
-from qpidd_py.broker.events import Events
 from qpidd_py.broker.vhosts import VHosts
 from qpidd_py.core.engine import Engine
 from qpidd_py.logrules import Floods
@@ -61,7 +60,6 @@ class Host(client_channel.Host, opening.Host, Protocol[Taken]):
     coming_and_going: Floods
     couriers: set[str]
     engine: Engine
-    events: Events
     heartbeat: int
     known_hosts: str
     rights: Rights

@@ -366,13 +366,25 @@ def test_a_deep_one_goes_in_slices(house: House) -> None:
 
 
 def test_an_alarm_and_a_policy_of_one_end_with_it(house: House) -> None:
-    x = house.peer("x")
-    house.call(x, Queue.Declare(queue="q", arguments={"qpid.alert_count": 1}))
-    x.publish(b"m", "q")
+    x, other = house.peer("x"), house.peer("/")
+    for peer, name in ((x, "q"), (other, "x/q")):
+        house.call(peer, Queue.Declare(queue=name, arguments={"qpid.alert_count": 1}))
+        peer.publish(b"m", name)
     house.broker.advance()
-    assert list(house.broker.alarms) == ["queue x/q"]
+    assert list(house.broker.alarms) == ["vhost 'x' queue 'q'", "queue x/q"]
     house.ask("vhost.delete", name="x")
-    assert not house.broker.alarms
+    assert list(house.broker.alarms) == ["queue x/q"]
+
+
+def test_events_name_a_virtual_host_that_is_not_the_default_one() -> None:
+    house = House()
+    house.broker.events.begin("h", lambda: 0)
+    for vhost in "/x":
+        house.call(house.peer(vhost), Queue.Declare(queue="q"), Basic.Consume(queue="q", consumer_tag="t"))
+    _, found = house.broker.events.after(0, 99)
+    named = {(event, fields.get("vhost")) for _, (_, event, fields) in found}
+    kinds = ("clientConnect", "queueDeclare", "subscribe")
+    assert named == {(kind, vhost) for kind in kinds for vhost in (None, "x")}
 
 
 # ---- the log
