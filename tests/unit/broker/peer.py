@@ -16,6 +16,7 @@ class Peer:
 
     waiting = 0
     user = "guest"
+    vhost = "/"
 
     def __init__(self, broker, opened=True, heartbeat=0, user="guest", vhost="/", **properties):
         self.broker = broker
