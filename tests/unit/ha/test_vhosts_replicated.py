@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import random
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from qpidd_py.store.archive import ArchiveError, encode_message, encode_object
 from qpidd_py.store.archive import Header as ArchiveHeader
 from qpidd_py.store.archive import decode_header as archive_header
 from qpidd_py.store.archive import encode_header as encode_archive
+from tests.support.slow import few
 from tests.unit.broker.peer import Peer
 from tests.unit.ha.broker_world import BrokerHost, BrokerWorld
 from tests.unit.ha.test_archive_round_trip import Site
@@ -62,6 +64,7 @@ def world() -> BrokerWorld:
     return world
 
 
+DEAD: Any = {"x-dead-letter-exchange": "amq.fanout"}
 EXPECTED = {name: [f"{name}{number}".encode() for number in range(20)] for name in HOSTS}
 
 
@@ -97,6 +100,64 @@ def test_one_that_was_away_gives_up_what_is_gone(world: BrokerWorld) -> None:
     world.heal()
     world.agree()
     assert contents(world["c"])["x"] == []
+
+
+def everything(host: BrokerHost) -> dict[tuple[str, str], list[bytes]]:
+    queues = [queue for vhost in host.broker.vhosts for queue in vhost.queues.values()]
+    return {(queue.host, queue.name): [bytes(each[5]) for each in queue.core.peek(1 << 20)] for queue in queues}
+
+
+@pytest.mark.parametrize("seed", range(few(30)))
+def test_histories_with_fail_overs(seed: int) -> None:
+    """Virtual hosts come and go, brokers too; those that live are equal at the end, and nothing is half there."""
+    rng = random.Random(seed)
+    world = BrokerWorld("abc", heartbeat=1.0, slice_size=2000)
+    world.cluster()
+    primary = "a"
+    for number in range(40):
+        host = world[primary]
+        names = host.broker.vhosts.names
+        match rng.choice("aaddqqqqppppppkb"):
+            case "a":
+                name = rng.choice("xyz")
+                if not host.broker.vhosts.is_deleted(name):
+                    ask(world, host, "vhost.add", name=name)
+            case "d" if len(names) > 1:
+                host.broker.vhosts.delete(rng.choice(names[1:]))  # goes on with ticks
+            case "q":
+                name, arguments = rng.choice(names), rng.choice((DEAD, {}))
+                found = host.broker.vhosts.get(name)
+                assert found is not None
+                if (queue := rng.choice("qr")) not in found.queues:
+                    host.client(name).do(Queue.Declare(queue=queue, arguments=arguments))
+                    host.client(name).do(Queue.Bind(queue=queue, exchange="amq.fanout"))
+            case "p":
+                client = host.client(rng.choice(names))
+                client.publish(b"%d" % number, rng.choice("qr"), rng.choice(("", "amq.fanout")))
+            case "k":
+                world.all_ready()
+                world[primary].kill()
+                heir = rng.choice([name for name in "abc" if name != primary])
+                world.promote(heir)
+                world[primary].boot()
+                primary = heir
+                world.all_ready()
+            case "b":
+                backup = rng.choice([name for name in "abc" if name != primary])
+                world.all_ready()
+                world[backup].kill()
+                world.run(0.3)
+                world[backup].boot()
+        world.run(rng.random() * 0.3)
+    world.run(5.0)
+    world.agree()
+    expected = everything(world[primary])
+    for name in "abc":
+        assert everything(world[name]) == expected
+        vhosts = world[name].broker.vhosts
+        assert vhosts.names == [vhost.name for vhost in vhosts] == world[primary].broker.vhosts.names
+        assert {key.host for key in world[name].broker.settings} <= {"", *vhosts.names}
+        assert len(world[name].broker.engine.queues) == len(expected)
 
 
 # ---- an archive
