@@ -238,10 +238,15 @@ def _vhost(call: Call) -> Json:
 
 
 def _put_vhost(call: Call) -> None:
-    """What is empty, or false, says nothing."""
-    if unknown := sorted(field for field, value in call.body.items() if field != "name" and value):
+    """Who makes one may do everything there, as in RabbitMQ.  A field that is empty, or false, says nothing."""
+    if unknown := sorted(field for field, value in call.body.items() if field not in ("name", "vhost") and value):
         raise bad_request(f"{unknown[0]:.60}: a virtual host has a name only")
-    call.door.ask("vhost.add", name=call["name"])
+    name, (listed, users) = call["name"], call.door.ask_all([("vhost.list", {}), ("user.list", {})])
+    call.door.ask("vhost.add", name=name)
+    is_new = all(vhost["name"] != name for vhost in listed)
+    if is_new and any(user["name"] == call.user and user["cluster"] for user in users):  # others need no permission
+        every = dict.fromkeys(("configure", "write", "read"), ".*")
+        call.door.ask("permission.set", user=call.user, vhost=name, **every)
 
 
 # ---- the whole

@@ -23,7 +23,10 @@ from qpidd_py.security.entries import HOST
 
 _OBJECTS: Final = frozenset(("queue", "exchange", "binding", "subscription"))
 _SETTINGS: Final = frozenset(("permission", "topic", "policy", "parameter"))
+LOOKS: Final = 1000
+"""Queues that are looked at in a slice."""
 Slices = Generator[None, None, tuple[Json, int]]
+Listed = Generator[None, None, list[Json]]
 
 
 def completed(method: str, arguments: Json, host: str) -> Json:
@@ -62,16 +65,21 @@ class HostRequests(SettingRequests):
 
     def __init__(self, broker: Broker) -> None:
         super().__init__(broker)
-        self.lists: Mapping[str, List] = {"vhost.list": self._list}
+        self.lists: Mapping[str, List] = {}
+        self.pages: Mapping[str, Callable[[Json], Listed]] = {"vhost.list": self._list}
         self.changes: Mapping[str, Change] = {"vhost.add": self._add}
         self.slices: Mapping[str, Callable[[Json], Slices]] = {"vhost.delete": self._delete}
 
-    def _list(self) -> Iterator[Json]:
+    def _list(self, arguments: Json) -> Listed:
+        found = []
         for vhost in sorted(hosts_of(self.broker, {"vhost": None}), key=lambda each: each.name):
-            cores = [queue.core for queue in vhost.queues.values()]
+            queues, messages = list(vhost.queues.values()), 0
+            for start in range(0, len(queues), LOOKS):
+                messages += sum(each.core.ready + each.core.unacked for each in queues[start : start + LOOKS])
+                yield
             limits = self.settings.get(Key(VHOST_LIMITS, vhost.name, NAME)) or {}
-            messages = sum(core.ready + core.unacked for core in cores)
-            yield {"name": vhost.name, "queues": len(cores), "messages": messages, "limits": limits}
+            found.append({"name": vhost.name, "queues": len(queues), "messages": messages, "limits": limits})
+        return found
 
     def _add(self, arguments: Json) -> tuple[Json, int]:
         try:

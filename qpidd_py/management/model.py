@@ -112,7 +112,10 @@ class Management:
         hosts = HostRequests(broker)
         self._contents = {**Changes(broker).methods, **hosts.slices}
         self._changes: dict[str, Change] = {}
-        self._pages = Pages(broker).methods
+        self._pages: Mapping[str, Callable[[Json], Generator[None, None, Any]]] = {
+            **Pages(broker).methods,
+            **hosts.pages,
+        }
         for settings in (UserRequests(broker), PolicyRequests(broker), LimitRequests(broker), parameters, hosts):
             self._changes.update(settings.changes)
             self._lists.update(settings.lists)

@@ -285,6 +285,13 @@ def test_the_http_api_for_a_user_of_one(tmp_path: Path) -> None:
         assert anna.request("PUT", "/queues/%2F/q", {})[0] == 401
         assert anna.request("DELETE", "/queues/%2F/q")[0] == 401
         assert anna.request("PUT", "/vhosts/other")[0] == 401
+        ctl(broker, "set_user_tags", "anna", "administrator")
+        ctl(broker, "set_permissions", "anna", "", "", "")
+        assert anna.request("PUT", "/vhosts/other", {"name": "other", "vhost": "/", "tracing": False})[0] == 201
+        assert anna.request("PUT", "/queues/other/q", {})[0] == 201  # who makes one may do everything there
+        ctl(broker, "set_permissions", "-p", "other", "anna", "", "", "")
+        assert anna.request("PUT", "/vhosts/other")[0] == 201
+        assert anna.request("PUT", "/queues/other/q2", {})[0] == 401
 
 
 # ---- the tool
