@@ -100,7 +100,7 @@ class ParameterRequests(SettingRequests):
         return found
 
     def _restart(self, arguments: Json) -> Json:
-        key = self.present(Key(SHOVEL, virtual_host(arguments), named(arguments, "name")))
+        key = self.present(self._key({**arguments, "component": SHOVEL}))
         if self._now() >= self._until:
             raise RequestError(f"shovel {key.name!r} does not run: {_UNHEARD}")
         present = {(each.name, self.settings.position(each)) for each, _ in self.settings.of(SHOVEL)}

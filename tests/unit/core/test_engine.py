@@ -468,6 +468,13 @@ def test_a_message_like_an_earlier_one_is_not_asked_for(client: MemoryClient, qu
     assert queue.ready == 5
 
 
+def test_the_same_message_in_another_virtual_host_is_asked_for(client: MemoryClient, asked: list[bytes]) -> None:
+    for host in (0, 1, 0, 1):
+        client.connection.host = host
+        client.publish(b"x", "a", headers={"h": 1})
+    assert len(asked) == 2
+
+
 @pytest.mark.parametrize("change", [None, b"another key", Mark()])
 def test_any_change_of_bindings_forgets_where_headers_lead(
     engine: Engine, client: MemoryClient, asked: list[bytes], change: bytes | Mark | None
