@@ -16,6 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pika
+import pika.exceptions
 import pytest
 
 from qpidd_py.http.gate import OF_ADDRESS, WAITING
@@ -217,6 +219,41 @@ def test_rabbitmqadmins_vocabulary(api: Api, rabbit: Api) -> None:
     assert not different, "\n".join(different)
 
 
+def _refused(port: int, user: str, password: str, vhost: str) -> str:
+    """What connection.close says to a client that enters."""
+    login = pika.PlainCredentials(user, password)
+    parameters = pika.ConnectionParameters("127.0.0.1", port, vhost, login, socket_timeout=TIME)
+    try:
+        pika.BlockingConnection(parameters).close()
+    except pika.exceptions.AMQPConnectionError as error:
+        return str(error.args[0])
+    return ""
+
+
+def _told_about_virtual_hosts(api: Api, port: int) -> list[str]:
+    api.request("PUT", "/vhosts/v")
+    api.request("PUT", "/users/anna", {"password": "secret", "tags": ""})
+    found = [_refused(port, "anna", "secret", vhost) for vhost in ("v", "none", "V", "")]
+    parameters = pika.ConnectionParameters("127.0.0.1", port, "v", socket_timeout=TIME)
+    connection = pika.BlockingConnection(parameters)
+    api.request("DELETE", "/vhosts/v")
+    try:
+        for _ in range(int(TIME)):
+            connection.process_data_events(1)
+    except pika.exceptions.ConnectionClosedByBroker as error:
+        text = error.reply_text.replace("is down", "is deleted")  # RabbitMQ says the one or the other
+        found.append(f"{error.reply_code} {text}")
+    api.request("DELETE", "/users/anna")
+    return found
+
+
+def test_clients_are_told_about_virtual_hosts_as_by_rabbitmq(
+    api: Api, served: tuple[BrokerProcess, int], rabbit: Api
+) -> None:
+    ours = _told_about_virtual_hosts(api, served[0].port)
+    assert ours == _told_about_virtual_hosts(rabbit, rabbit.amqp_port) and len(ours) == 5
+
+
 def test_definitions_of_a_real_rabbitmq(api: Api, rabbit: Api) -> None:
     rabbit.request("DELETE", "/exchanges/%2F/f")
     rabbit.request("PUT", "/users/anna", {"password": "secret", "tags": "monitoring"})
@@ -230,7 +267,13 @@ def test_definitions_of_a_real_rabbitmq(api: Api, rabbit: Api) -> None:
     rabbit.request("POST", "/bindings/%2F/e/x/q/q", bound)
     rabbit.request("PUT", "/user-limits/anna/max-channels", {"value": 9})
     rabbit.request("PUT", "/vhost-limits/%2F/max-queues", {"value": 99})
+    rabbit.request("PUT", "/vhosts/v", {"description": "another", "tags": "some"})
+    rabbit.request("PUT", "/permissions/v/anna", {"configure": "", "write": "^q", "read": ".*"})
+    rabbit.request("PUT", "/queues/v/q", {"durable": True, "arguments": {"x-max-length": 8}})
+    rabbit.request("PUT", "/exchanges/v/x", {"type": "fanout", "durable": True})
+    rabbit.request("PUT", "/policies/v/p", {**limit, "priority": 2})
     content = rabbit.get("/definitions")
+    rabbit.request("DELETE", "/vhosts/v")
     content["global_parameters"] = []
     content["users"] = [user for user in content["users"] if user["name"] != "guest"]
     content["permissions"] = [each for each in content["permissions"] if each["user"] != "guest"]
@@ -238,8 +281,13 @@ def test_definitions_of_a_real_rabbitmq(api: Api, rabbit: Api) -> None:
     mine = api.get("/definitions")
     assert api.get("/queues/%2F/q")["effective_policy_definition"] == {"max-length": 5}
     for kind in ("queues", "exchanges", "users", "permissions", "policies", "parameters"):
-        assert mine[kind] == [{**item, "vhost": "/"} if "vhost" in item else item for item in content[kind]], kind
+        ours, theirs = (
+            sorted(found[kind], key=lambda each: json.dumps(each, sort_keys=True)) for found in (mine, content)
+        )
+        assert ours == theirs, kind
+    assert [each["name"] for each in mine["vhosts"]] == ["/", "v"]
     assert [(each["source"], each["arguments"]) for each in mine["bindings"]] == [("x", bound["arguments"])]
+    assert api.request("DELETE", "/vhosts/v")[0] == 204
     anna = Api(api.port, "anna", "secret")
     assert anna.get("/whoami") == {"name": "anna", "tags": ["monitoring"]}
     assert anna.request("PUT", "/queues/%2F/b", {})[0] == 401 and anna.request("PUT", "/queues/%2F/a", {})[0] == 201
