@@ -12,6 +12,9 @@ import pika
 import pika.exceptions
 import pytest
 
+from qpidd_py.cli.qpidd_journal import main as qpidd_journal
+from qpidd_py.store.archive import decode_message
+from qpidd_py.store.archive_file import ArchiveFile
 from tests.integration.test_http_api import Api, serving
 from tests.integration.test_salvage import Pair
 from tests.support import programs
@@ -109,6 +112,12 @@ def test_a_broker_alone_with_a_journal(tmp_path: Path) -> None:
         broker.kill()
         broker.start()
         assert ctl(broker, "list_vhosts", "name", "queues", "messages") == ["/\t1\t3", "a/b ü\t1\t3"]
+        broker.stop()
+        archive = tmp_path / "archive"
+        assert qpidd_journal(["export", str(broker.data_dir / "journal"), "--output", str(archive)]) == 0
+        found = ArchiveFile(archive)
+        messages = [decode_message(value) for value in found.values() if "object" not in value]
+        assert found.header.hosts and [each.host for each in messages] == ["/"] * 3 + ["a/b ü"] * 3
     finally:
         broker.close()
 
