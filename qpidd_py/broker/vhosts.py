@@ -49,7 +49,6 @@ class VHosts:
         return made
 
     def _gone(self, configuration: Configuration) -> None:
-        self._deleting.pop(configuration.host, None)
         self._closing(self._all.pop(configuration.host))
 
     def __iter__(self) -> Iterator[VHost]:
@@ -102,10 +101,10 @@ class VHosts:
             return True
         if self._engine.passive:
             return False
-        if name not in self._deleting:
-            self._deleting[name] = self._emptying(name)
+        steps = self._deleting.pop(name, None) or self._emptying(name)  # one that fails is begun again
         self._engine.begin_slice()
-        for _ in self._deleting[name]:
+        for _ in steps:
+            self._deleting[name] = steps
             return False
         return True
 

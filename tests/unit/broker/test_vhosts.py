@@ -1,6 +1,7 @@
 """Virtual hosts: what is in one is found in no other; they come, go, and are in the log."""
 
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from pamqp.commands import Basic, Channel, Connection, Exchange, Queue
@@ -228,6 +229,14 @@ def test_policies_and_limits_are_of_one(house: House) -> None:
     assert house.peer("y").connection.opened
     refused = Peer(house.broker, opened=False, vhost="x").handshake()[-1]
     assert "access to vhost 'x' refused for user 'guest': connection limit (1) is reached" in refused.reply_text
+
+
+def test_the_failover_exchange_of_each_tells_its_own_queues(house: House) -> None:
+    bound: list[Any] = []
+    house.broker.vhosts.rules.failover_bound = bound.append
+    for vhost in "x/":
+        house.call(house.peer(vhost), Queue.Declare(queue="q"), Queue.Bind(queue="q", exchange="amq.failover"))
+    assert [queue.host for queue in bound] == ["x", "/"]
 
 
 def test_an_exclusive_queue_is_free_in_another_one(house: House) -> None:
@@ -512,6 +521,18 @@ def test_a_new_primary_goes_on_with_a_deletion(house: House, steps: int) -> None
         heir.engine.end_turn()
     assert [vhost.name for vhost in heir.vhosts] == ["/", "y"] and not heir.vhosts.is_deleted("x")
     assert set(queues_of(heir)) == {("/", "q"), ("y", "q")}
+
+
+def test_a_deletion_that_fails_is_begun_again(house: House) -> None:
+    filled(house)
+    x = house.broker.vhosts.get("x")
+    assert x is not None
+    house.broker.vhosts.delete("x")
+    with patch.object(x.endings, "drop_queue", side_effect=MemoryError), pytest.raises(MemoryError):
+        house.broker.vhosts.empty("x")
+    assert house.broker.vhosts.is_deleted("x") and "q" in x.queues
+    house.broker.tick(1.0)
+    assert not house.broker.vhosts.is_deleted("x") and len(house.broker.vhosts) == 2
 
 
 def test_a_deposed_primary_stops_deleting(house: House) -> None:
