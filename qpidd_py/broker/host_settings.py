@@ -17,7 +17,7 @@ NAME_MAX: Final = 128
 """Octets of the name of a virtual host: an operation that gives a number has room for it (`core/numbering.pyx`)."""
 _FIELD: Final = "vhost"
 HOSTS_MAX: Final = 1000
-"""Each has its exchanges, and is looked at with each tick."""
+"""Each has its exchanges, and some memory (13 KiB)."""
 
 
 def check_host(kind: str, value: Mapping[str, Any]) -> None:

@@ -41,6 +41,8 @@ class Idle:
     def tick(self, now: float, safe: int) -> None:
         """Deletes those that were idle for their time limit; `now` in seconds, `safe` as of the engine.  One with a
         consumer is looked at again when that has gone."""
+        if not self._used and not len(self.due):
+            return
         for queue in [found for found, position in self._used.items() if position <= safe]:
             self.due.set(queue, now + (queue.expires or OWNER_TIME))
             del self._used[queue]

@@ -23,6 +23,9 @@ from qpidd_py.security.entries import CONFIGURE, HOST, PERMISSION, READ, USER, W
 TOGETHER: Final = 50
 """Queues without messages, exchanges or settings, that are deleted at a time."""
 
+VISITS: Final = 50
+"""Virtual hosts that one tick looks at, and an eighth of all: a thousand that do nothing cost 1 % of a processor."""
+
 
 class VHosts:
     """Of one broker."""
@@ -37,6 +40,7 @@ class VHosts:
         self._last_number = -1
         self._deleted: dict[str, None] = {}
         self._deleting: dict[str, Iterator[None]] = {}
+        self._visits = 0
         self.configurations = Configurations(engine, self._come, self._gone)
         self._settings = self.configurations.settings
         self._settings.watchers.append(self._setting_changed)
@@ -132,7 +136,7 @@ class VHosts:
     # ------------------------------------------------------------ all of them
 
     def tick(self, now: float) -> None:
-        for vhost in self:
+        for vhost in self._visited():
             vhost.tick(now)
         self.configurations.clear(TICK)
         if self._engine.passive:
@@ -140,6 +144,13 @@ class VHosts:
         else:
             for name in list(self._deleted):
                 self.empty(name)
+
+    def _visited(self) -> list[VHost]:
+        """`/` and VISITS others, or an eighth of them; each in its turn."""
+        others = [vhost for vhost in self._all.values() if vhost is not self.default]
+        count, start = min(len(others), max(VISITS, -(-len(others) // 8))), self._visits
+        self._visits = (start + count) % max(len(others), 1)
+        return [self.default, *(others + others)[start : start + count]]
 
     def on_promoted(self) -> None:
         """See `Endings`."""

@@ -14,6 +14,7 @@ from qpidd_py.broker.client_connection import State
 from qpidd_py.broker.endings import DEEP
 from qpidd_py.broker.host_settings import DELETED, HOST_KIND, HOSTS_MAX, NAME_MAX
 from qpidd_py.broker.settings import Key
+from qpidd_py.broker.vhost import VHost
 from qpidd_py.errors import LinkError
 from qpidd_py.management.model import Management
 from tests.unit.broker.peer import Peer, Replicated
@@ -554,3 +555,19 @@ def test_the_mark_of_a_deletion_may_be_all_that_is_left(house: House) -> None:
     assert house.ask("vhost.add", name="z") == "virtual host 'z' is being deleted: try again"
     house.broker.tick(1.0)
     assert house.ask("vhost.add", name="z") == {} and house.peer("z").connection.opened
+
+
+@pytest.mark.parametrize(("others", "at_once"), [(0, 0), (1, 1), (50, 50), (51, 50), (800, 100)])
+def test_a_tick_looks_at_some_of_many_virtual_hosts_each_in_its_turn(
+    monkeypatch: pytest.MonkeyPatch, others: int, at_once: int
+) -> None:
+    broker = Broker()
+    for number in range(others):
+        broker.vhosts.add(f"v{number}")
+    ticks: list[str] = []
+    monkeypatch.setattr(VHost, "tick", lambda self, now: ticks.append(self.name))
+    for tick in range(8):
+        broker.vhosts.tick(float(tick))
+        assert len(ticks) == (at_once + 1) * (tick + 1)
+    assert ticks.count("/") == 8
+    assert set(ticks) == {"/", *(f"v{number}" for number in range(others))}
