@@ -399,18 +399,62 @@ def test_a_restart_ends_a_long_delay_and_loses_nothing(house: House) -> None:
     assert "no shovel 'none'" in house.cluster.ctl("restart_shovel", "none", code=1)
 
 
-def test_from_and_to_a_rabbitmq(house: House) -> None:
-    with rabbit_cluster() as rabbit:
-        there = f"amqp://guest:guest@127.0.0.1:{rabbit.ports[0]}"
-        back = House((house.cluster, house.worker), f"{house.name}.back")
-        house.set(dest_uri=there)
-        back.set(src_uri=there, src_queue=house.target, dest_queue="home")
-        back.comes(state="running")
-        given = pika.BasicProperties(headers={"a": 1}, message_id="m", delivery_mode=2)
-        house.pika.basic_publish("", house.source, b"there and back", given)
-        assert house.get("home") == (given, b"there and back")
-        back.clear()
-        house.clear()
+@pytest.fixture(scope="module")
+def rabbit() -> Iterator[str]:
+    """The address of a RabbitMQ."""
+    with rabbit_cluster() as found:
+        yield f"amqp://guest:guest@127.0.0.1:{found.ports[0]}"
+
+
+def test_from_and_to_a_rabbitmq(house: House, rabbit: str) -> None:
+    back = House((house.cluster, house.worker), f"{house.name}.back")
+    house.set(dest_uri=rabbit)
+    back.set(src_uri=rabbit, src_queue=house.target, dest_queue="home")
+    back.comes(state="running")
+    given = pika.BasicProperties(headers={"a": 1}, message_id="m", delivery_mode=2)
+    house.pika.basic_publish("", house.source, b"there and back", given)
+    assert house.get("home") == (given, b"there and back")
+    back.clear()
+
+
+def test_restarts_on_the_way_through_a_rabbitmq_lose_nothing(house: House, rabbit: str) -> None:
+    back, number = House((house.cluster, house.worker), f"{house.name}.back"), 2000
+    house.set(dest_uri=rabbit, src_prefetch_count=50)
+    back.set(src_uri=rabbit, src_queue=house.target, dest_queue=f"{house.name}.home", src_prefetch_count=50)
+    back.comes(state="running")
+    house.pika.confirm_delivery()
+    for each in range(number):
+        house.pika.basic_publish("", house.source, b"%d" % each)
+        if each % 400 == 100:
+            house.cluster.ctl("restart_shovel", house.name if each % 800 == 100 else back.name)
+    seen: set[bytes] = set()
+
+    def all_there() -> bool:
+        while True:
+            _, properties, body = house.pika.basic_get(f"{house.name}.home", auto_ack=True)
+            if properties is None:
+                return len(seen) == number
+            seen.add(body)
+
+    wait_for(all_there, TIME, lambda: f"{number} messages, found {len(seen)}: {house.status} {back.status}")
+    assert seen == {b"%d" % each for each in range(number)}
+    back.clear()
+
+
+def test_a_route_through_a_fanout_of_a_rabbitmq(house: House, rabbit: str) -> None:
+    """Its exclusive queue goes with the connection, also when the shovel is restarted."""
+    house.set(src_uri=rabbit, src_queue=None, src_exchange="amq.fanout")
+    house.comes(state="running")
+    there = pika.BlockingConnection(pika.URLParameters(rabbit)).channel()
+    there.basic_publish("amq.fanout", "k", b"1")
+    assert house.get()[1] == b"1"
+    begun = house.worker.log.count(f"shovel {house.name}: begins\n")
+    house.cluster.ctl("restart_shovel", house.name)
+    wait_for(lambda: house.worker.log.count(f"shovel {house.name}: begins\n") > begun, TIME, lambda: house.worker.log)
+    house.comes(state="running", moved=1)
+    there.basic_publish("amq.fanout", "k", b"2")
+    assert house.get()[1] == b"2"
+    there.connection.close()
 
 
 def test_who_may_see_and_set_shovels(house: House) -> None:
