@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spark_jobs.report.words import attr
-from spark_jobs.solve.signs import CLUSTER, MANAGER, OWN
+from spark_jobs.solve.signs import CLUSTER, MANAGER, OWN, attr
 
 Row = Mapping[str, Any]
 _OPERATIONS: Final = {"promote": "promoted", "demote": "unpromoted", "stop": "down", "start": "unpromoted"}

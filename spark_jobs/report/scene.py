@@ -10,7 +10,7 @@ from spark_jobs.report import words
 from spark_jobs.report.bands import Edge, edge
 from spark_jobs.report.headline import phase
 from spark_jobs.report.units import with_error
-from spark_jobs.solve.signs import CLUSTER, MANAGER, OWN, subject
+from spark_jobs.solve.signs import CLUSTER, MANAGER, OWN, attr, subject
 
 Row = Mapping[str, Any]
 _SERVICE: Final = ("detection", "decision", "fencing", "promotion", "recovering", "path", "first_client")
@@ -167,7 +167,7 @@ ROWS: Final = {
 def shape(event: Row) -> str:
     if event["kind"] == "op_result":
         good = event.get("result") in ("ok", "promoted")
-        task = words.attr(event, "task")
+        task = attr(event, "task")
         return "bad" if not good else "role" if task in ("promote", "demote") else "good"
     if event["kind"] == "fence_op_done" and event.get("result") != "OK":
         return "bad"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from spark_jobs.data import table
-from spark_jobs.solve.signs import MANAGER
+from spark_jobs.solve.signs import MANAGER, attr
 
 Row = Mapping[str, Any]
 WORDS: Final = table(__package__, "words")
@@ -33,10 +33,6 @@ def why(text: str | None) -> str:
     """Of an outage: `confirm+connection`."""
     parts = [WORDS["why"].get(part, part) for part in (text or "").split("+") if part]
     return ", ".join(parts) or "unknown"
-
-
-def attr(event: Row, name: str) -> str:
-    return str((event.get("attrs") or {}).get(name) or "")
 
 
 def _because(event: Row) -> str:

@@ -63,8 +63,9 @@ def _would_be_here(facts: Facts, rows: Sequence[Event]) -> bool:
         return True
     if facts.own and facts.promotions and {*facts.brokers} <= facts.own.keys():
         return True
+    managed = facts.daemons["pacemaker"]
     unnamed = max((len(attr(event, "left").split()) for event in rows), default=0)
-    return {*facts.brokers, *facts.members, *facts.written} <= facts.managed and len(facts.managed) > unnamed
+    return {*facts.brokers, *facts.members, *facts.written} <= managed and len(managed) > unnamed
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -88,7 +88,7 @@ def select(rows: Iterable[Event], *kinds: str, **columns: object) -> list[Event]
     return [event for event in rows if matches(event, *kinds, **columns)]
 
 
-def attr(event: Event, name: str, default: str = "") -> str:
+def attr(event: Mapping[str, Any], name: str, default: str = "") -> str:
     return str((event.get("attrs") or {}).get(name, default))
 
 
@@ -256,19 +256,12 @@ class Facts:
 
     @cached_property
     def kinds(self) -> dict[str, list[Event]]:
-        found: dict[str, list[Event]] = defaultdict(list)
-        for event in self.rows:
-            found[event["kind"]].append(event)
-        return dict(found)
+        return _grouped((event["kind"], event) for event in self.rows)
 
     @cached_property
     def own(self) -> dict[str, list[Event]]:
         """Node -> what its broker wrote."""
-        found: dict[str, list[Event]] = defaultdict(list)
-        for event in self.rows:
-            if event.get("source") in OWN:
-                found[event.get("node") or ""].append(event)
-        return dict(found)
+        return _grouped((event.get("node") or "", event) for event in self.rows if event.get("source") in OWN)
 
     @cached_property
     def written(self) -> set[str]:
@@ -276,13 +269,8 @@ class Facts:
         return {event.get("node") or "" for event in self.rows if event.get("source") in (*OWN, *CLUSTER)}
 
     @cached_property
-    def managed(self) -> set[str]:
-        """Nodes with a log of Pacemaker, which says when its daemons end."""
-        return self.daemons["pacemaker"]
-
-    @cached_property
     def daemons(self) -> dict[str, set[str]]:
-        """Software of the cluster -> nodes with a log of it, be it in the system's."""
+        """Software of the cluster -> nodes with a log of it, be it in the system's; Pacemaker's says when they end."""
         found: dict[str, set[str]] = {"pacemaker": set(), "corosync": set()}
         for event in self.rows:
             name = attr(event, "daemon", "pacemaker") if event.get("source") == "syslog" else event.get("source")
@@ -294,7 +282,7 @@ class Facts:
         """Nodes that logs of Pacemaker are of, or name."""
         kinds = ("peer_state", "fence_op_done", "initiate", "op_result", "op_confirmed")
         named = {str(event["peer"]) for event in self.rows if event["kind"] in kinds and event.get("peer")}
-        return self.managed | named
+        return self.daemons["pacemaker"] | named
 
     @cached_property
     def clients(self) -> bool:
@@ -399,6 +387,13 @@ class Facts:
         found = self.kinds.get("fsa", [])
         index = bisect_left(found, begin, key=lambda event: event["ts_est"])
         return index < len(found) and (end is None or found[index]["ts_est"] < end)
+
+
+def _grouped(pairs: Iterable[tuple[str, Event]]) -> dict[str, list[Event]]:
+    found: dict[str, list[Event]] = defaultdict(list)
+    for name, event in pairs:
+        found[name].append(event)
+    return dict(found)
 
 
 def _term(event: Event) -> int | None:
