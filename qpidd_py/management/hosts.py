@@ -32,7 +32,7 @@ Listed = Generator[None, None, list[Json]]
 def completed(method: str, arguments: Json, host: str) -> Json:
     """The arguments with the virtual host that is meant; `host`: that of the connection."""
     group, _, verb = method.partition(".")
-    needed = group in _OBJECTS or (group in _SETTINGS and verb != "list")
+    needed = group in _OBJECTS or (group in _SETTINGS and verb != "list") or method == "shovel.restart"
     return {"vhost": host, **arguments} if needed else arguments
 
 

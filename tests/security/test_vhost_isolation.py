@@ -226,6 +226,10 @@ def test_requests_of_a_user_of_one_reach_no_other(broker: BrokerProcess) -> None
         for method, arguments in (("policy.set", policy), ("policy.clear", {"name": "p"})):
             with pytest.raises(RequestRefused):
                 ask(broker, "anna", method, "x", vhost=vhost, **arguments)
+    with pytest.raises(RequestRefused, match="works in the virtual host '/' only, not in 'x'"):
+        ask(broker, "anna", "shovel.restart", "x", name="s")  # of its own virtual host, where none is named
+    with pytest.raises(RequestRefused, match="access to vhost '/' refused"):
+        ask(broker, "anna", "shovel.restart", "x", name="s", vhost="/")
     for method in ("vhost.add", "vhost.delete", "limit.set", "permission.set"):
         with pytest.raises(RequestRefused):
             ask(broker, "anna", method, "x", name="y", vhost="y", limits={"max-queues": 0}, user="anna")
