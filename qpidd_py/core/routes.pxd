@@ -55,11 +55,13 @@ cdef class Publications:
     cdef dict keys              # routing key -> generation since which its routes may be others
     cdef uint64_t floor         # routes of earlier generations are forgotten
     cdef dict headers           # virtual host, address, properties as they were sent -> Route, see `by_header`
+    cdef size_t weight          # of these, see HEADERS
     cdef size_t looked          # where the next change looks for what is forgotten
     cdef Publication find(self, uint32_t host, const uint8_t* p, uint32_t size, uint64_t generation)
     cdef Publication keep(self, uint32_t host, bytes method, Route route, uint64_t generation)
     cdef Route by_header(self, bytes name)
     cdef int keep_by_header(self, bytes name, Route route) except -1
+    cdef int forget_headers(self) except -1
     cdef int changed(self, what, uint64_t generation) except -1
     cdef bint holds(self, const Kept* kept, const uint8_t* method) except -1
     cdef int end_table(self) except -1

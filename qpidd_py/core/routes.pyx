@@ -24,7 +24,7 @@ cdef enum:
     PROBES = 256                # of a search: hashes that meet on purpose end a table
     CHANGES = 4096              # of routing keys that are noted; then everything is forgotten
     LOOKS = 64                  # of one change, at methods
-    HEADERS = 8192              # routes of messages with headers that are kept
+    HEADERS = 32768             # weight of kept routes of messages with headers: of each its queues, and 3
     LONG = 512                  # octets of a message's key, address and properties, above which it is not
 
 cdef uint64_t SEED = <uint64_t>hash(b"seed of this process") * 2 + 1
@@ -260,16 +260,24 @@ cdef class Publications:
         return <Route>self.headers.get(name)
 
     cdef int keep_by_header(self, bytes name, Route route) except -1:
-        if len(name) > LONG:
+        cdef size_t weight = 3 + len(route.queues)
+        if len(name) > LONG or weight > HEADERS:
             return 0
-        if len(self.headers) >= HEADERS:
-            self.headers.clear()
+        if self.weight + weight > HEADERS:
+            self.forget_headers()
         self.headers[name] = route
+        self.weight += weight
+        return 0
+
+    cdef int forget_headers(self) except -1:
+        self.headers.clear()
+        self.weight = 0
         return 0
 
     cdef int changed(self, what, uint64_t generation) except -1:
         """See Engine.forget_routes."""
-        self.headers.clear()
+        if self.weight:
+            self.forget_headers()
         if isinstance(what, Queue):
             (<Queue>what).rerouted = generation
         elif isinstance(what, Mark):
