@@ -1,8 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Frees segments that hold little more than the dead: what lives in them is copied together."""
+"""Memory that goes back: segments that hold little more than the dead, of which what lives is copied together; and the
+index of queues that have become empty."""
 from libc.stdint cimport uint64_t
 
 from qpidd_py.core.queue cimport Queue
+
+cdef enum:
+    ROOMY_A_TICK = 100          # queues that one tick looks at: each gives back some pages at most
 
 
 cdef int compact(Engine engine) except -1:
@@ -26,4 +30,15 @@ cdef int compact(Engine engine) except -1:
         if engine.sweep_at >= queue.main.tail:
             engine.sweeping.pop()
             engine.sweep_at = 0
+    return 0
+
+
+cdef int trim_rings(Engine engine) except -1:
+    """Some of the queues that have become empty give back the memory of their index."""
+    cdef size_t n
+    for n in range(min(<size_t>len(engine.roomy), <size_t>ROOMY_A_TICK)):
+        if (<Queue>engine.roomy[0]).give_back():
+            engine.roomy.popleft()
+        else:
+            engine.roomy.rotate(-1)
     return 0

@@ -110,4 +110,3 @@ cdef class Engine:
     cdef void forget_channel(self, Sender channel) noexcept
     cdef int shed(self) except -1
     cdef int confirm_consumed(self) except -1
-    cdef int trim_rings(self) except -1

@@ -34,7 +34,7 @@ from qpidd_py.core.batch cimport (
     DEFAULT_SEGMENT, FLAG_PERSISTENT, FLAG_TIMED, FLAG_WHOLE, LINK_HEADER, LINK_MAGIC, OP_CONFIG, OP_ENQUEUE, OP_MARK,
     OP_MEMBERSHIP, RECORD_HEADER, check_link_frame)
 from qpidd_py.core.channel cimport Channel, Consumer
-from qpidd_py.core.compaction cimport compact
+from qpidd_py.core.compaction cimport compact, trim_rings
 from qpidd_py.core.connection cimport Connection
 from qpidd_py.core.deadlines cimport Deadlines
 from qpidd_py.core.departures cimport log_delivered, log_delivered_of, log_dequeues
@@ -56,7 +56,6 @@ from qpidd_py.core.wire cimport be16, le32, le64, putle16, putle32, putle64
 
 from qpidd_py.errors import InvariantError, LinkError
 
-cdef size_t ROOMY_A_TICK = 100           # queues that one tick looks at: each gives back some pages at most
 cdef uint64_t SEQUENCE_BITS = 48
 cdef uint64_t SEQUENCE_MASK = (<uint64_t>1 << 48) - 1
 
@@ -550,25 +549,15 @@ cdef class Engine:
         self.safe_at_tick = self.safe
         try:
             compact(self)
+            trim_rings(self)
         except MemoryError:
             self.short = True
         self.pool.trim_idle()
-        self.trim_rings()
         if self.retained:
             try_again(self)
         self.expiring = self.expiries.waits(self.now)
         if self.turn_wanted or self.touched_queues or self.short or self.expiring:
             self.end_turn()
-
-    cdef int trim_rings(self) except -1:
-        """Some of the queues that have become empty give back the memory of their index."""
-        cdef size_t n
-        for n in range(min(<size_t>len(self.roomy), ROOMY_A_TICK)):
-            if (<Queue>self.roomy[0]).give_back():
-                self.roomy.popleft()
-            else:
-                self.roomy.rotate(-1)
-        return 0
 
     def expire_due(self):
         """It is `now`: what has expired leaves, and the turn ends."""
