@@ -22,7 +22,7 @@ from ha.model.local_member import LocalMember
 from ha.model.membership import Member
 from ha.model.position import epoch_of
 from ha.model.protocol import Kind, encode_held
-from ha.model.salvaged import Grade, Header, Record
+from ha.model.salvaged import HOST, Grade, Header, Record
 from ha.salvage.selection import Promises, Suspect
 from qpidd_py.core import Queue, decode_ids, encode_ids, reading, soon
 from qpidd_py.errors import LinkError
@@ -126,7 +126,7 @@ class Salvager:
             self._fail(error)
 
     def _hosts(self) -> bool:
-        return any(self._queues[key].host != "/" for key in self._gone)
+        return any(self._queues[key].host != HOST for key in self._gone)
 
     def _next(self, file: SalvageFile) -> None:
         if self._over:

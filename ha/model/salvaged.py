@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
+
+HOST: Final = "/"
+"""The virtual host that is not named: older versions know no other."""
 
 
 class Grade(Enum):
@@ -48,10 +52,10 @@ class Record:
     header: bytes
     """The content header as the publisher sent it."""
     body: bytes
-    host: str = "/"
+    host: str = HOST
     """The virtual host of the queue."""
 
     @property
     def label(self) -> str:
         """The queue as people are told of it."""
-        return self.queue if self.host == "/" else f"{self.host}/{self.queue}"
+        return self.queue if self.host == HOST else f"{self.host}/{self.queue}"

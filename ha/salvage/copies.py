@@ -10,21 +10,20 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Any
 
 from ha.model.position import text
-from ha.model.salvaged import Record
+from ha.model.salvaged import HOST, Record
 from ha.salvage.files import SalvageFiles
 from ha.salvage.lines import SalvageError, read_position
 
 Key = tuple[str, int, str, str]
 """(id of the broker that assigned the id, id, queue, its virtual host)"""
-_HOST: Final = "/"
 
 
 def key_to_json(record: Record) -> list[str]:
     """`/` is not named: older versions know no other."""
-    return [record.leader, text(record.id), record.queue, *([] if record.host == _HOST else [record.host])]
+    return [record.leader, text(record.id), record.queue, *([] if record.host == HOST else [record.host])]
 
 
 def keys_from_json(value: Any) -> list[Key]:
@@ -35,7 +34,7 @@ def keys_from_json(value: Any) -> list[Key]:
         raise SalvageError(f"not the keys of messages: {error}") from error
 
 
-def _key(leader: Any, id: Any, queue: Any, host: Any = _HOST) -> Key:
+def _key(leader: Any, id: Any, queue: Any, host: Any = HOST) -> Key:
     return str(leader), read_position(id), str(queue), str(host)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ha.model.position import make, text
 from ha.model.protocol import need, need_epoch
-from ha.model.salvaged import Grade, Header, Record
+from ha.model.salvaged import HOST, Grade, Header, Record
 from qpidd_py.amqp.fields import Reader, Timestamp, encode_table_content
 from qpidd_py.amqp.json_object import read_object
 from qpidd_py.errors import InvariantError, LinkError
@@ -18,7 +18,6 @@ FORMAT: Final = 1
 """Format version of salvage files."""
 WITH_HOSTS: Final = 2
 """That of files with messages of other virtual hosts than `/`: older versions would restore them to `/`."""
-HOST: Final = "/"
 RECOVERED: Final = "x-recovered"
 """Name of the header that marks a message as restored from a salvage file."""
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
+from ha.model.salvaged import HOST
 from qpidd_py.amqp.client import AmqpClient
 from qpidd_py.amqp.client_handshake import (
     ClientHandshake,
@@ -52,7 +53,7 @@ class NoHostError(LinkError):
 class Publisher:
     """One connection."""
 
-    def __init__(self, login: Login, host: str = "/") -> None:
+    def __init__(self, login: Login, host: str = HOST) -> None:
         """`host`: the virtual host."""
         self._client = AmqpClient(ClientHandshake(login, {"product": "qpid-ha salvage"}, virtual_host=host))
         self._frame_max = 4096

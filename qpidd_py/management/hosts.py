@@ -22,7 +22,7 @@ from qpidd_py.management.settings import Change, List, SettingRequests
 from qpidd_py.security.entries import HOST
 
 _OBJECTS: Final = frozenset(("queue", "exchange", "binding", "subscription"))
-_SETTINGS: Final = frozenset(("permission", "topic", "policy", "parameter"))
+_SETTINGS: Final = frozenset(("permission", "topic", "policy", "parameter", "shovel"))
 LOOKS: Final = 1000
 """Queues that are looked at in a slice."""
 Slices = Generator[None, None, tuple[Json, int]]
@@ -32,7 +32,7 @@ Listed = Generator[None, None, list[Json]]
 def completed(method: str, arguments: Json, host: str) -> Json:
     """The arguments with the virtual host that is meant; `host`: that of the connection."""
     group, _, verb = method.partition(".")
-    needed = group in _OBJECTS or (group in _SETTINGS and verb != "list") or method == "shovel.restart"
+    needed = group in _OBJECTS or (group in _SETTINGS and verb != "list")
     return {"vhost": host, **arguments} if needed else arguments
 
 
