@@ -21,8 +21,7 @@ import pamqp.commands as commands
 from benchmarks import load_generator, measurements
 from benchmarks.cliffs import Client, message
 from benchmarks.cluster import Cluster
-from benchmarks.load_generator import Option
-from benchmarks.measurements import MEGABYTE, Meter, new_queue
+from benchmarks.measurements import MEGABYTE, Meter, new_place, new_queue
 from benchmarks.processes import BenchmarkError, cpu_seconds, resident_bytes
 from benchmarks.qpidd_cluster import QpiddCluster
 from benchmarks.samples import Key, Sample
@@ -130,9 +129,10 @@ def _port(cluster: Cluster) -> int:
 
 def idle(cluster: Cluster, n: int) -> list[Sample]:
     """Processor time of connections that do nothing, in percent of one processor."""
-    clients = []
+    clients: list[Client] = []
     try:
-        clients += [Client(_port(cluster)) for _ in range(n)]
+        for _ in range(n):
+            clients.append(Client(_port(cluster)))
         time.sleep(1)  # what opening them has left to do
         before, begin = cpu_seconds(cluster.pids()), time.monotonic()
         time.sleep(IDLE_SECONDS)
@@ -147,11 +147,8 @@ def refill(cluster: Cluster) -> list[Sample]:
     """Memory before and after some cycles of fill and drain, and the rates of the first fill, which takes fresh memory
     from the system, and of the others."""
     pids = cluster.pids()
-    options: dict[str, Option] = {
-        "address": cluster.addresses()[0],
-        "queue": new_queue(),
-        "arguments": cluster.queue_arguments,
-    }
+    options = new_place(cluster)
+    time.sleep(TRIM_SECONDS)  # what the run before has left
     before = resident_bytes(pids)
     rates = []
     for _ in range(CYCLES):
@@ -172,7 +169,7 @@ def late(cluster: Cluster) -> list[Sample]:
     thread.start()
     try:
         time.sleep(LATE_SETTLE)
-        options = {"address": cluster.addresses()[0], "queue": new_queue(), "arguments": cluster.queue_arguments}
+        options = new_place(cluster)
         warm = load_generator.run("load", **options, rate=LATE_RATE, seconds=LATE_SETTLE)
         report = load_generator.run("load", **options, rate=LATE_RATE, seconds=LATE_SECONDS)
     finally:

@@ -82,16 +82,15 @@ class Meter:
         return values
 
 
+def new_place(cluster: Cluster) -> dict[str, Option]:
+    """Options of the generator: a new queue at the broker that serves."""
+    return {"address": cluster.addresses()[0], "queue": new_queue(), "arguments": cluster.queue_arguments}
+
+
 def throughput(cluster: Cluster, cell: Cell, seconds: float) -> list[Sample]:
     """Publishing takes `seconds`; the cell "publish" is followed by the drain of the same messages."""
-    brokers, queue, publish_only = len(cluster.pids()), new_queue(), cell.load == "publish"
-    options: dict[str, Option] = {
-        "address": cluster.addresses()[0],
-        "queue": queue,
-        "arguments": cluster.queue_arguments,
-        "size": cell.size,
-        "window": cell.window,
-    }
+    brokers, publish_only = len(cluster.pids()), cell.load == "publish"
+    options = {**new_place(cluster), "size": cell.size, "window": cell.window}
     meter = Meter(cluster)
     limit = {"count": MOST_WAITING} if publish_only else {}
     report = load_generator.run(
@@ -107,14 +106,9 @@ def throughput(cluster: Cluster, cell: Cell, seconds: float) -> list[Sample]:
 
 def memory(cluster: Cluster) -> list[Sample]:
     """Resident memory that WAITING messages take, in octets a message and broker. For a cluster just started."""
-    pids, queue = cluster.pids(), new_queue()
+    pids = cluster.pids()
     before = resident_bytes(pids)
-    options: dict[str, Option] = {
-        "address": cluster.addresses()[0],
-        "queue": queue,
-        "arguments": cluster.queue_arguments,
-        "size": WAITING_SIZE,
-    }
+    options = {**new_place(cluster), "size": WAITING_SIZE}
     load_generator.run("load", **options, count=WAITING, no_consume=True)
     time.sleep(SETTLE_SECONDS)
     grown = resident_bytes(pids) - before
@@ -204,13 +198,6 @@ def rejoin() -> list[Sample]:
 
 def declare(cluster: Cluster, load: str, count: int) -> list[Sample]:
     """`count` queues ("declare") or bindings of one ("bind") over one connection."""
-    report = load_generator.run(
-        load,
-        address=cluster.addresses()[0],
-        queue=new_queue(),
-        arguments=cluster.queue_arguments,
-        count=count,
-        window=DECLARATIONS,
-    )
+    report = load_generator.run(load, **new_place(cluster), count=count, window=DECLARATIONS)
     values = {"seconds": report["seconds"], "each_ms_p99": report["each_ms"]["p99"]}
     return [Sample(Key(len(cluster.pids()), load, count), cluster.name, values)]

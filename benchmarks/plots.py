@@ -15,8 +15,7 @@ SIDES = (OURS, RABBIT)
 
 
 def write(results: Results, folder: Path) -> list[Path]:
-    """Those that have something to show."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Those that have something to show, into a folder that is there."""
     charts = {folder / f"{name}.svg": draw(results) for name, draw in PLOTS.items()}
     shown = [file for file, chart in charts.items() if chart.raw_series]
     for file in shown:

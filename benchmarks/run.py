@@ -143,9 +143,22 @@ def describe_machine() -> str:
     )
 
 
+def _prepare(options: argparse.Namespace) -> None:
+    """What will be written can be.  Raises OSError."""
+    for file in filter(None, (options.markdown, options.json)):
+        file.open("a").close()
+    if options.plot:
+        options.plot.mkdir(parents=True, exist_ok=True)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0; 1 when a run was void; 2 when nothing could be measured."""
     options = parse_arguments(sys.argv[1:] if arguments is None else arguments)
+    try:
+        _prepare(options)
+    except OSError as error:  # before the first run, not behind half an hour of them
+        print(f"benchmarks: {error}", file=sys.stderr)
+        return 2
     session = Session(make_plan(options, rabbitmq.find_server() is not None), lambda line: print(line, flush=True))
     try:
         load_generator.build()

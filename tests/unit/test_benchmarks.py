@@ -91,9 +91,7 @@ def test_a_target_is_met_up_to_its_limit(late: float, verdict: str) -> None:
 
 def test_plots_show_what_was_measured(tmp_path: Path) -> None:
     routed = [(Key(1, "routes topic", n), "qpidd-py", {"cpu_us": 1.0}) for n in (100, 10_000)]
-    files = plots.write(
-        results_of(*routed, (Key(1, "routes queues", 10), "RabbitMQ", {"cpu_us": 30.0})), tmp_path / "new"
-    )
+    files = plots.write(results_of(*routed, (Key(1, "routes queues", 10), "RabbitMQ", {"cpu_us": 30.0})), tmp_path)
     assert [file.name for file in files] == ["cost-over-n.svg"]
     text = files[0].read_text()
     assert all(word in text for word in ("qpidd-py, topic", "RabbitMQ, queues", "10,000"))
@@ -149,3 +147,13 @@ def test_readings_of_this_process() -> None:
     assert cpu_seconds([os.getpid()]) > 0
     assert resident_bytes([os.getpid()]) > 1_000_000
     assert len(set(free_ports(5))) == 5
+
+
+@pytest.mark.parametrize("option", ["--json", "--markdown", "--plot"])
+def test_what_cannot_be_written_ends_it_before_the_first_run(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run.Session, "run", lambda self: pytest.fail("it ran"))
+    (tmp_path / "file").touch()
+    assert run.main([option, str(tmp_path / "file" / "below")]) == 2
+    assert str(tmp_path / "file" / "below") in capsys.readouterr().err
