@@ -190,7 +190,11 @@ class Judge:
         for id, events in receives.items():
             strange = sum(not self._explained(*pair) for pair in pairwise(events))
             if strange > max(0, self.copies[id] - 1):
-                yield f"{id}: {len(events)} times, {self.copies[id]} in the audit"
+                shown = (
+                    f"{each['client']} {'re' if each.get('redelivered') else ''}delivered {each['t']}"
+                    for each in events
+                )
+                yield f"{id}: {len(events)} times, {self.copies[id]} in the audit ({', '.join(shown)})"
 
     def _explained(self, earlier: Event, later: Event) -> bool:
         marked = earlier.get("resent") or later.get("resent")

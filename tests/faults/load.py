@@ -238,6 +238,10 @@ class Load:
         """Connections that were lost, by all clients."""
         return sum(event["kind"] == "disconnected" for event in list(self.evidence.library))
 
+    def ended(self) -> int:
+        """Connections that were lost, and attempts to connect that failed, by all clients."""
+        return sum(event["kind"] in ("disconnected", "connect_refused") for event in list(self.evidence.library))
+
     def _received(self) -> Counter[str]:
         found: Counter[str] = Counter()
         for receiver in self.receivers:

@@ -117,10 +117,10 @@ def snap_to_client(scene: Scene, load: Load) -> None:
 def _snap(scene: Scene, load: Load, way: Way, cuts: tuple[tuple[int, int, bool], ...]) -> None:
     proxy = scene.proxies[scene.active()]
     for frame, octets, reset in cuts:
-        attempts = load.attempts()  # not losses: it may hit one that is on its way back and not connected yet
+        ended = load.ended()  # it may hit one that is on its way back and not connected yet
         snap = proxy.snap(way, frame, octets, reset)
         assert snap.done.wait(30)
-        _beyond(load.attempts, attempts, "attempts to connect")
+        _beyond(load.ended, ended, "losses and failed attempts that were noticed")
         load.run_on(20)
 
 
