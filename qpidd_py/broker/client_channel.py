@@ -109,8 +109,9 @@ class ClientChannel:
     def reply(self, command: Frame) -> None:
         self.connection.core.write(encode_method(self.number, command))
 
-    def reply_when_safe(self, position: int, command: Frame) -> None:
-        self.core.hold(position, encode_method(self.number, command))
+    def reply_when_safe(self, position: int, command: Frame, nowait: bool | None = False) -> None:
+        """With `nowait` nothing is written, but what follows waits all the same: nobody runs ahead of the backups."""
+        self.core.hold(position, b"" if nowait else encode_method(self.number, command))
 
     def queue_name(self, name: str) -> str:
         """An empty name means the queue that this channel declared last."""

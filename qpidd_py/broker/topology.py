@@ -27,11 +27,8 @@ def queue_declare(channel: ClientChannel, command: commands.Queue.Declare) -> No
         command.arguments or {},
     )
     channel.last_queue = name
-    if not command.nowait:
-        reply = make(
-            Queue.DeclareOk, queue=name, message_count=queue.core.ready, consumer_count=queue.core.consumer_count
-        )
-        channel.reply_when_safe(position, reply)
+    reply = make(Queue.DeclareOk, queue=name, message_count=queue.core.ready, consumer_count=queue.core.consumer_count)
+    channel.reply_when_safe(position, reply, command.nowait)
 
 
 def _queue_passive(channel: ClientChannel, command: commands.Queue.Declare) -> None:
@@ -44,9 +41,8 @@ def _queue_passive(channel: ClientChannel, command: commands.Queue.Declare) -> N
         check_same(channel.vhost.called("queue", name), command.arguments or {}, queue.arguments)
         ready, consumers, position = queue.core.ready, queue.core.consumer_count, queue.position
     channel.last_queue = name
-    if not command.nowait:
-        reply = make(Queue.DeclareOk, queue=name, message_count=ready, consumer_count=consumers)
-        channel.reply_when_safe(position, reply)
+    reply = make(Queue.DeclareOk, queue=name, message_count=ready, consumer_count=consumers)
+    channel.reply_when_safe(position, reply, command.nowait)
 
 
 def queue_bind(channel: ClientChannel, command: commands.Queue.Bind) -> None:
@@ -56,8 +52,7 @@ def queue_bind(channel: ClientChannel, command: commands.Queue.Bind) -> None:
     key = _binding_key(channel, command.queue, command.routing_key)
     _may_bring(channel, command.exchange)
     position = channel.vhost.bindings.bind(command.exchange, queue, key, command.arguments or {})
-    if not command.nowait:
-        channel.reply_when_safe(position, Queue.BindOk())
+    channel.reply_when_safe(position, Queue.BindOk(), command.nowait)
 
 
 def _may_bring(channel: ClientChannel, source: str) -> None:
@@ -84,9 +79,7 @@ def queue_purge(channel: ClientChannel, command: commands.Queue.Purge) -> None:
     queue = channel.vhost.purgeable_queue(channel.connection, channel.queue_name(command.queue))
     count = channel.emptied(queue, "purged")
     if count is not None:
-        position = channel.vhost.purged(queue)
-        if not command.nowait:
-            channel.reply_when_safe(position, Queue.PurgeOk(count))
+        channel.reply_when_safe(channel.vhost.purged(queue), Queue.PurgeOk(count), command.nowait)
 
 
 def queue_delete(channel: ClientChannel, command: commands.Queue.Delete) -> None:
@@ -102,8 +95,7 @@ def queue_delete(channel: ClientChannel, command: commands.Queue.Delete) -> None
         count, position = 0, channel.vhost.engine.changed  # somebody else has deleted it meanwhile
     else:
         count, position = channel.vhost.delete_queue(channel.connection, name, if_unused, if_empty)
-    if not command.nowait:
-        channel.reply_when_safe(position, Queue.DeleteOk(dropped + count))
+    channel.reply_when_safe(position, Queue.DeleteOk(dropped + count), command.nowait)
 
 
 def exchange_declare(channel: ClientChannel, command: commands.Exchange.Declare) -> None:
@@ -121,8 +113,7 @@ def exchange_declare(channel: ClientChannel, command: commands.Exchange.Declare)
             bool(command.internal),
             command.arguments or {},
         )
-    if not command.nowait:
-        channel.reply_when_safe(position, Exchange.DeclareOk())
+    channel.reply_when_safe(position, Exchange.DeclareOk(), command.nowait)
 
 
 def _exchange_passive(channel: ClientChannel, command: commands.Exchange.Declare) -> int:
@@ -136,8 +127,7 @@ def _exchange_passive(channel: ClientChannel, command: commands.Exchange.Declare
 
 def exchange_delete(channel: ClientChannel, command: commands.Exchange.Delete) -> None:
     position = channel.vhost.delete_exchange(command.exchange, bool(command.if_unused))
-    if not command.nowait:
-        channel.reply_when_safe(position, Exchange.DeleteOk())
+    channel.reply_when_safe(position, Exchange.DeleteOk(), command.nowait)
 
 
 def exchange_bind(channel: ClientChannel, command: commands.Exchange.Bind) -> None:
@@ -145,13 +135,11 @@ def exchange_bind(channel: ClientChannel, command: commands.Exchange.Bind) -> No
     key = routing_key_octets(command.routing_key)
     _may_bring(channel, command.source)
     position = channel.vhost.bindings.bind(command.source, destination, key, command.arguments or {})
-    if not command.nowait:
-        channel.reply_when_safe(position, Exchange.BindOk())
+    channel.reply_when_safe(position, Exchange.BindOk(), command.nowait)
 
 
 def exchange_unbind(channel: ClientChannel, command: commands.Exchange.Unbind) -> None:
     destination = channel.vhost.exchanges.get(command.destination)
     key = routing_key_octets(command.routing_key)
     position = channel.vhost.bindings.unbind(command.source, destination, key, command.arguments or {})
-    if not command.nowait:
-        channel.reply_when_safe(position, Exchange.UnbindOk())
+    channel.reply_when_safe(position, Exchange.UnbindOk(), command.nowait)

@@ -52,6 +52,46 @@ def test_how_many_may_wait_is_bounded() -> None:
     assert found == wanted and rounds == 3
 
 
+def test_nobody_runs_ahead_of_the_backups_by_asking_for_no_answer() -> None:
+    broker = Replicated()
+    peer = opened(broker)
+    peer.send(1, *(Queue.Declare(queue=f"q{number}", nowait=True) for number in range(250)), Queue.Declare(queue="q"))
+    assert len(broker.vhost.queues) == 100
+    for count in (200, 251):
+        broker.advance()
+        assert len(broker.vhost.queues) == count
+    assert peer.frames() == []
+    broker.advance()
+    assert names(peer) == ["Queue.DeclareOk"]
+
+
+def changes() -> list[Frame]:
+    return [
+        Exchange.Declare(exchange="e", exchange_type="fanout", nowait=True),
+        Exchange.Declare(exchange="f", exchange_type="fanout", nowait=True),
+        Exchange.Bind(destination="f", source="e", nowait=True),
+        Exchange.Unbind(destination="f", source="e", nowait=True),
+        Exchange.Delete(exchange="f", nowait=True),
+        Queue.Declare(queue="q", nowait=True),
+        Queue.Bind(queue="q", exchange="e", nowait=True),
+        Queue.Purge(queue="q", nowait=True),
+        Queue.Delete(queue="q", nowait=True),
+    ]
+
+
+@pytest.mark.parametrize("number", range(len(changes())))
+def test_a_commit_behind_a_change_without_an_answer_waits_for_it(number: int) -> None:
+    broker = Replicated()
+    peer = opened(broker)
+    for change in changes()[:number]:
+        peer.send(1, change)
+        broker.advance()
+    peer.send(1, changes()[number], Tx.Select())
+    assert peer.frames() == []
+    broker.advance()
+    assert names(peer) == ["Tx.SelectOk"]
+
+
 def test_what_waits_behind_an_answer_is_carried_out_in_slices() -> None:
     """The loop calls for turns: the second slice does not wait until the answers of the first are safe."""
     broker = Replicated()
