@@ -35,6 +35,7 @@ from qpidd_py.broker.acl_rights import AclRights
 from qpidd_py.broker.addressing import REPLY_TO, copies, with_reply_to
 from qpidd_py.broker.channels import Channels
 from qpidd_py.broker.client_channel import ClientChannel
+from qpidd_py.broker.endings import EndingError
 from qpidd_py.broker.events import TEXT
 from qpidd_py.broker.judging import Judge, log_refusal
 from qpidd_py.broker.limits import Client
@@ -153,6 +154,8 @@ class ClientConnection:
             elif self.state is State.HANDSHAKE:
                 text = f"channel {channel} before the connection is open"
                 raise ConnectionException(ReplyCode.CHANNEL_ERROR, text)
+        except EndingError:
+            self.core.repeat()
         except (AmqpError, InvariantError, MemoryError):
             raise
         except Exception as error:

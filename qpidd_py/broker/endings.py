@@ -21,6 +21,7 @@ from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.broker.routing import RoutingTable
 from qpidd_py.core.engine import Engine
 from qpidd_py.core.queue import Queue
+from qpidd_py.errors import ChannelException, ReplyCode
 
 SLICE: Final = 250
 """Queues without messages, or exchanges, that are deleted at a time, in 2 ms."""
@@ -28,6 +29,10 @@ LARGE: Final = 1000
 """Messages of a queue that cost as much again."""
 DEEP: Final = 10_000
 """Messages of a queue that is emptied first, in slices."""
+
+
+class EndingError(ChannelException):
+    """Who asks for the queue has to ask again; channels do so by themselves."""
 
 
 class Endings:
@@ -75,8 +80,11 @@ class Endings:
             self._under_way = False
 
     def finish(self, queue: DeclaredQueue) -> None:
-        """Somebody asks for it."""
+        """Somebody asks for it.  Raises EndingError while a deep one is emptied: a slice of that is done each time."""
         if queue.ending:
+            if not self._emptied(queue):
+                text = f"queue '{queue.name}' is being deleted, {queue.core.ready} messages are left"
+                raise EndingError(ReplyCode.RESOURCE_LOCKED, f"RESOURCE_LOCKED - {text}")
             self._end(queue)
 
     def _end_exchange(self) -> int:

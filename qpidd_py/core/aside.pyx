@@ -28,6 +28,9 @@ cdef bint goes_on(Connection c, Channel channel, Frame* f) except -1:
         c.owner.method(f.channel, PyBytes_FromStringAndSize(<const char*>f.payload, f.size))
     except AmqpError:
         return False
+    if c.again:
+        c.again = False
+        return False
     return True
 
 

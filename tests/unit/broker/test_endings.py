@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
+from pamqp.base import Frame
+from pamqp.commands import Basic
+from pamqp.commands import Queue as Methods
 
 from qpidd_py.broker.adoption import LOOKS, adopt, adopting
 from qpidd_py.broker.broker import Broker
@@ -19,7 +23,7 @@ from qpidd_py.core.queue import Queue
 from qpidd_py.core.routes import Route
 from qpidd_py.errors import AmqpError
 from tests.support.lines import lines_of
-from tests.unit.broker.peer import Replicated
+from tests.unit.broker.peer import Peer, Replicated
 from tests.unit.broker.test_routing import do, make, steps
 
 SIZES = (100, 400, 1600)
@@ -243,6 +247,7 @@ def deep(broker: Broker, messages: int) -> Queue:
     core = vhost.queues["q0"].core
     publish(broker, core, messages)
     broker.engine.schedule, broker.engine.slice.most = lambda: None, 2
+    broker.engine.begin_slice()
     vhost.endings.connection_gone(connection)
     return core
 
@@ -263,15 +268,55 @@ def test_a_deep_queue_ends_in_slices_also_if_it_gets_messages_meanwhile() -> Non
     assert len(left) > 10 and core.deleted and not broker.vhost.queues
 
 
-def test_a_deep_queue_that_is_asked_for_meanwhile_is_gone_at_once() -> None:
+def test_who_asks_for_a_deep_queue_meanwhile_waits_until_it_is_emptied() -> None:
     broker = Broker()
     core = deep(broker, DEEP + 1000)
-    assert not core.deleted
-    with pytest.raises(AmqpError, match="no queue"):
-        broker.vhost.find_queue("q0", Connection())
-    assert core.deleted
+    asked = 0
+    while not core.deleted:
+        broker.engine.begin_slice()
+        before = core.ready
+        with pytest.raises(
+            AmqpError, match="no queue" if before < 128 else "is being deleted, [0-9]+ messages are left"
+        ):
+            broker.vhost.find_queue("q0", Connection())
+        assert before - core.ready <= 128
+        asked += 1
+    assert asked > 80
     broker.vhost.tick(0.0)
     assert not broker.vhost.endings
+
+
+@pytest.mark.parametrize(
+    ("asks", "answer"),
+    [
+        (Methods.Declare(queue="q0", exclusive=True), "Queue.DeclareOk"),
+        (Methods.Declare(queue="q0", passive=True), "Channel.Close"),
+        (Basic.Consume(queue="q0"), "Channel.Close"),
+        (Basic.Get(queue="q0"), "Channel.Close"),
+        (Methods.Purge(queue="q0"), "Channel.Close"),
+        (Methods.Delete(queue="q0"), "Queue.DeleteOk"),
+    ],
+)
+@pytest.mark.parametrize("before", [(), (Methods.Declare(queue="before"),)])
+def test_a_channel_that_asks_for_one_is_answered_when_it_is_gone(
+    asks: Frame, answer: str, before: tuple[Frame, ...]
+) -> None:
+    broker = Replicated()
+    peer, other = Peer(broker), Peer(broker)
+    for each in (peer, other):
+        each.open_channel()
+    core = deep(broker, DEEP + 1000)
+    left, got = [core.ready], []
+    peer.send(1, *before, asks)
+    while not got:
+        other.send(1, Basic.Qos())
+        assert [frame.name for frame in other.frames()] == ["Basic.QosOk"]
+        broker.advance()
+        left.append(core.ready)
+        got = [frame.name for frame in peer.frames() if getattr(frame, "queue", "") != "before"]
+        assert len(left) < 1000
+    assert got == [answer] and core.deleted
+    assert max(a - b for a, b in pairwise(left)) <= 3 * 128 and len(left) > 25
 
 
 def test_a_deposed_primary_drops_nothing_more_of_a_deep_queue() -> None:
