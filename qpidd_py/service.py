@@ -87,7 +87,8 @@ class Service:
         follow_users(self._broker, self._users, security)
         self._acl = AclFile(settings, linking_users(plugins, settings))
         self._acl.bring(self._broker)
-        self._reactor = Reactor(self._broker.engine)
+        reactor = self._reactor = Reactor(self._broker.engine)
+        self._broker.turns = lambda: {"took": reactor.durations, "seconds": reactor.busy / 1e9}
         self._reserve = ReserveWatch(self._broker, hold_reserve, reserve_uses)
         files = settings[DataSettings]
         limit = settings[BrokerSettings].memory_limit

@@ -107,6 +107,10 @@ class Broker:
         self.memory: Callable[[], dict[str, int]] = dict  # octets, by what holds them or limits them
         self.paging: Callable[[], dict[str, object]] | None = None
         """What is in the page file, for management; None without one."""
+        self.journal: Callable[[], dict[str, object]] | None = None
+        """What is in the journal, and not yet, for management; None without one."""
+        self.turns: Callable[[], dict[str, object]] = dict
+        """How long turns of the loop took, for management."""
         self._blocks: dict[str, str] = {}  # cause -> reason, while publishers are asked to pause
         self.known_hosts = ""
         """Addresses that clients are told when their connection is open."""

@@ -7,13 +7,22 @@ begins with `qpidd_`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
 
 Json = Mapping[str, Any]
 
 STATES: Final = ("standalone", "joining", "catchup", "ready", "recovering", "active")
+_TURN_BITS: Final = range(6, 21)
+"""From 64 us to 1 s."""
 SHOVEL_STATES: Final = ("starting", "running", "terminated")
 _QUEUE_GAUGES: Final = {
     "rabbitmq_queue_messages_ready": ("Messages ready to be delivered", "ready"),
@@ -53,6 +62,8 @@ def of_broker(info: Json) -> Iterator[Metric]:
         unsafe = max(0, info["position"] - info["safe"])
         yield GaugeMetricFamily("qpidd_unsafe_operations", "Operations that not every in-sync broker has", unsafe)
     yield from _memory(info["memory"])
+    yield from _turns(info["turns"])
+    yield from _journal(info["journal"])
     alarms = GaugeMetricFamily("qpidd_alarm", "1 while this alarm lasts; its reason is in the log", labels=["alarm"])
     for name in sorted(info["alarms"]):
         alarms.add_metric([name], 1)
@@ -67,6 +78,29 @@ def _memory(memory: Json) -> Iterator[Metric]:
     }
     for name, octets in memory.items():
         yield GaugeMetricFamily(*names[name], octets)
+
+
+def _turns(turns: Json) -> Iterator[Metric]:
+    """A broker that still reads its journal says nothing of them."""
+    if turns:
+        below = list(accumulate(turns["took"]))
+        buckets = [(str(2**bits / 1e6), below[bits]) for bits in _TURN_BITS]
+        text = "How long turns of the broker's loop took: everybody waits meanwhile"
+        yield HistogramMetricFamily(
+            "qpidd_turn_seconds", text, buckets=[*buckets, ("+Inf", below[-1])], sum_value=turns["seconds"]
+        )
+
+
+def _journal(journal: Json | None) -> Iterator[Metric]:
+    if journal is not None:
+        yield GaugeMetricFamily("qpidd_journal_bytes", "Octets that the journal takes on disk", journal["octets"])
+        yield GaugeMetricFamily(
+            "qpidd_journal_waiting_bytes", "Octets that wait for the journal's disk", journal["waiting"]
+        )
+        yield GaugeMetricFamily(
+            "qpidd_journal_behind_operations", "Operations that are not on the journal's disk yet", journal["behind"]
+        )
+        yield GaugeMetricFamily("qpidd_journal_full", "1 while the journal's disk takes no more", int(journal["full"]))
 
 
 def of_queues(sums: Json, longest: Sequence[Json]) -> Iterator[Metric]:

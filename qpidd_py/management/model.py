@@ -200,6 +200,8 @@ class Management:
             "blocked": self.broker.blocked,
             "alarms": self.broker.alarms,
             "memory": self.broker.memory(),
+            "turns": self.broker.turns(),
+            "journal": self.broker.journal() if self.broker.journal is not None else None,
             "paged": self.broker.paging() if self.broker.paging is not None else None,
             "queues": self.broker.configurations.common.queues,
             "exchanges": sum(len(vhost.exchanges) for vhost in self.broker.vhosts),

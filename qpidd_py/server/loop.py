@@ -50,7 +50,7 @@ class TurnSelector(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         began, self._began = self._began, 0.0
         if began:
-            self._note(began, self._clock() - began)
+            self._ended(began, self._clock() - began)
         try:
             if self._reactor is None:
                 return super().select(timeout)
@@ -63,6 +63,12 @@ class TurnSelector(selectors.DefaultSelector):
     def _wait(self) -> None:
         assert self._reactor is not None
         self._reactor.wait(self._seconds)
+
+    def _ended(self, began: float, took: float) -> None:
+        """A turn of asyncio."""
+        if self._reactor is not None:
+            self._reactor.count(int(took * 1e9))
+        self._note(began, took)
 
     def _note(self, began: float, took: float) -> None:
         if took > LIMIT and len(self.late) < 1000:

@@ -132,6 +132,11 @@ class Journal:
         """That the segments take on disk."""
         return sum(self._segments.values()) + self._used
 
+    def shown(self) -> dict[str, object]:
+        """For management: octets on disk, and what is not there yet."""
+        behind = self._engine.position - self.position
+        return {"octets": self.octets, "waiting": self.waiting, "behind": behind, "full": self.full}
+
     def batch(self, batch: Batch) -> None:
         if not self._away:
             self._handed = batch.last

@@ -116,6 +116,8 @@ def test_kills_one_after_the_other_lose_nothing(broker: BrokerProcess) -> None:
         with orders(broker) as channel:
             publish(channel, published, 40, 20_000)
             published += 40
+            shown = broker.request("broker.info")["journal"]
+            assert shown["octets"] > 40 * 20_000 and (shown["behind"], shown["waiting"], shown["full"]) == (0, 0, False)
             kill(broker)
         broker.start()
         assert taken(broker) == list(range(published))

@@ -8,14 +8,9 @@ import pytest
 
 from ha.qpid_ha import main as cli
 from qpidd_py.cli import qpid_config as qpid_config_tool
-from qpidd_py.cli.client_socket import BrokerError, Deadline, ManagementSocket, RequestRefused, Target
+from qpidd_py.cli.client_socket import BrokerError, RequestRefused
 from tests.support.process import BrokerProcess, HeldPort
 from tests.support.wait import wait_for, wait_logged
-
-
-def ask(broker, method, /, **arguments):
-    with ManagementSocket(Target("127.0.0.1", broker.port), Deadline(10)) as connection:
-        return connection.request(method, arguments)
 
 
 @contextlib.contextmanager
@@ -41,7 +36,7 @@ def take(channel, count, queue="q"):
 
 
 def bodies(broker, queue="q"):
-    return [message["body"] for message in ask(broker, "queue.peek", queue=queue, limit=1000)]
+    return [message["body"] for message in broker.request("queue.peek", queue=queue, limit=1000)]
 
 
 def become_equal(replica, expected, timeout=20):
@@ -84,7 +79,7 @@ def pair(alone):
 
 def test_a_queue_follows_that_of_another_broker(pair):
     source, replica = pair
-    answer = ask(replica, "ha.replicate", broker=source.address, queue="q")
+    answer = replica.request("ha.replicate", broker=source.address, queue="q")
     assert answer["state"] in ("copying", "following")
     become_equal(replica, numbered(0, 10))
     with channel_of(source) as channel:
@@ -92,15 +87,15 @@ def test_a_queue_follows_that_of_another_broker(pair):
         become_equal(replica, numbered(0, 15))
         take(channel, 7)
         become_equal(replica, numbered(7, 15))
-    assert ask(replica, "ha.replicate")["replicas"] == [
+    assert replica.request("ha.replicate")["replicas"] == [
         {"queue": "q", "broker": source.address, "state": "following", "address": source.address, "messages": 8}
     ]
-    assert ask(replica, "ha.replicate", broker=source.address, queue="q")["state"] == "following"
+    assert replica.request("ha.replicate", broker=source.address, queue="q")["state"] == "following"
 
 
 def test_clients_keep_their_hands_off_a_replica_until_it_is_stopped(pair):
     source, replica = pair
-    ask(replica, "ha.replicate", broker=source.address, queue="q")
+    replica.request("ha.replicate", broker=source.address, queue="q")
     become_equal(replica, numbered(0, 10))
     attempts = [
         lambda channel: channel.basic_get("q"),
@@ -116,7 +111,7 @@ def test_clients_keep_their_hands_off_a_replica_until_it_is_stopped(pair):
         assert f"queue 'q' in vhost '/' is a replica of that of {source.address}" in caught.value.reply_text
     with channel_of(replica) as channel:
         assert channel.queue_declare("q", passive=True).method.message_count == 10
-    ask(replica, "ha.replicate", queue="q", stop=True)
+    replica.request("ha.replicate", queue="q", stop=True)
     with channel_of(replica) as channel:
         publish(channel, "mine")
         take(channel, 10)
@@ -127,24 +122,24 @@ def test_clients_keep_their_hands_off_a_replica_until_it_is_stopped(pair):
 
 def test_the_source_dies_and_comes_back_with_another_queue_of_that_name(pair):
     source, replica = pair
-    ask(replica, "ha.replicate", broker=source.address, queue="q")
+    replica.request("ha.replicate", broker=source.address, queue="q")
     become_equal(replica, numbered(0, 10))
     source.kill()
-    wait_for(lambda: ask(replica, "ha.replicate")["replicas"][0]["state"] == "searching", what="the loss")
+    wait_for(lambda: replica.request("ha.replicate")["replicas"][0]["state"] == "searching", what="the loss")
     assert bodies(replica) == numbered(0, 10)
     source.start()
-    wait_for(lambda: not ask(replica, "ha.replicate")["replicas"], what="the end: the queue is gone there")
+    wait_for(lambda: not replica.request("ha.replicate")["replicas"], what="the end: the queue is gone there")
     assert bodies(replica) == numbered(0, 10)
     wait_logged(replica, "has no queue 'q'")
 
 
 def test_deletion_at_the_source_ends_it_and_keeps_the_copy(pair):
     source, replica = pair
-    ask(replica, "ha.replicate", broker=source.address, queue="q")
+    replica.request("ha.replicate", broker=source.address, queue="q")
     become_equal(replica, numbered(0, 10))
     with channel_of(source) as channel:
         channel.queue_delete("q")
-    wait_for(lambda: not ask(replica, "ha.replicate")["replicas"], what="the end")
+    wait_for(lambda: not replica.request("ha.replicate")["replicas"], what="the end")
     assert bodies(replica) == numbered(0, 10)
     wait_logged(replica, "queue 'q' was deleted")
 
@@ -166,14 +161,14 @@ def test_what_cannot_be_replicated_is_said(pair, alone):
         ({"queue": "q", "stop": True}, "queue 'q' is no replica"),
     ]:
         with pytest.raises(RequestRefused, match=text):
-            ask(replica, "ha.replicate", **arguments)
+            replica.request("ha.replicate", **arguments)
     with pytest.raises(RequestRefused, match="ha-queue-replication is off here"):
-        ask(off, "ha.replicate", queue="q", broker=source.address)
-    waiting = ask(replica, "ha.replicate", queue="q", broker=off.address)
+        off.request("ha.replicate", queue="q", broker=source.address)
+    waiting = replica.request("ha.replicate", queue="q", broker=off.address)
     assert waiting["state"] == "searching"
     assert "ha-queue-replication is off here" in waiting["error"]
     with pytest.raises(RequestRefused, match=r"is a replica of that of .*; stop that first"):
-        ask(replica, "ha.replicate", queue="q", broker=source.address)
+        replica.request("ha.replicate", queue="q", broker=source.address)
     with channel_of(replica) as channel:
         assert channel.queue_declare("elsewhere", passive=True).method.message_count == 0
         publish(channel, "free again", queue="elsewhere")
@@ -210,14 +205,14 @@ def test_a_replica_of_a_clusters_queue_follows_two_fail_overs(tmp_path, stack, a
     def promote(broker):
         def promoted():
             with contextlib.suppress(BrokerError):
-                ask(broker, "ha.promote")
+                broker.request("ha.promote")
                 return True
             return False
 
         wait_for(promoted, 60, lambda: broker.log)
 
     def ready(broker):
-        return ask(broker, "ha.status")["state"] == "ready"
+        return broker.request("ha.status")["state"] == "ready"
 
     promote(cluster[0])
     wait_for(lambda: all(map(ready, cluster[1:])), 60, "two backups")
@@ -227,10 +222,10 @@ def test_a_replica_of_a_clusters_queue_follows_two_fail_overs(tmp_path, stack, a
         publish(channel, *numbered(0, 10))
     with channel_of(replica) as channel:
         channel.queue_declare("q")
-    ask(replica, "ha.replicate", broker=url, queue="q")
+    replica.request("ha.replicate", broker=url, queue="q")
     become_equal(replica, numbered(0, 10))
     with pytest.raises(RequestRefused, match="a member of a cluster"):
-        ask(cluster[0], "ha.replicate", broker=replica.address, queue="q")
+        cluster[0].request("ha.replicate", broker=replica.address, queue="q")
     cluster[0].kill()
     promote(cluster[1])
     with channel_of(cluster[1]) as channel:

@@ -5,13 +5,11 @@ import signal
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pika
 import pytest
 
 from client_lib import Connection, Message
-from qpidd_py.cli.client_socket import Deadline, ManagementSocket, Target
 from tests.integration.test_client_tls import TlsBroker
 from tests.support.certificates import Authority, needs_openssl
 from tests.support.process import BrokerProcess
@@ -26,11 +24,6 @@ def serial(port: int) -> int:
     """Of the certificate that a new connection is shown."""
     pem = ssl.get_server_certificate(("127.0.0.1", port), timeout=30)
     return hash(pem)
-
-
-def ask(broker: BrokerProcess, method: str) -> Any:
-    with ManagementSocket(Target("127.0.0.1", broker.port), Deadline(30)) as connection:
-        return connection.request(method)
 
 
 def hang_up(broker: BrokerProcess, said: str) -> None:
@@ -117,12 +110,12 @@ def test_a_backup_whose_certificate_had_expired_joins_after_renewal(tmp_path: Pa
         for broker in brokers.values():
             broker.start()
         a, b = brokers["a"], brokers["b"]
-        ask(a, "ha.promote")
+        a.request("ha.promote")
         wait_for(lambda: "certificate" in a.log, 60, lambda: a.log)
-        assert ask(b, "ha.status")["state"] == "joining"
+        assert b.request("ha.status")["state"] == "joining"
         shutil.copy(authority.certificate("renewed"), files["b"])
         hang_up(b, READ)
-        wait_for(lambda: ask(b, "ha.status")["state"] == "ready", 60, lambda: b.log)
+        wait_for(lambda: b.request("ha.status")["state"] == "ready", 60, lambda: b.log)
     finally:
         for broker in brokers.values():
             broker.close()

@@ -6,7 +6,7 @@ import threading
 import pika
 import pytest
 
-from qpidd_py.cli.client_socket import BrokerError, Deadline, ManagementSocket, Target
+from qpidd_py.cli.client_socket import BrokerError
 from tests.support.process import BrokerProcess, HeldPort
 from tests.support.slow_proxy import SlowProxy
 from tests.support.wait import wait_for
@@ -14,13 +14,8 @@ from tests.support.wait import wait_for
 MIB = 1 << 20
 
 
-def ask(broker, method, **arguments):
-    with ManagementSocket(Target("127.0.0.1", broker.port), Deadline(10)) as connection:
-        return connection.request(method, arguments)
-
-
 def member(broker, name):
-    found = [shown for shown in ask(broker, "ha.query")["members"] if shown["name"] == name]
+    found = [shown for shown in broker.request("ha.query")["members"] if shown["name"] == name]
     return found[0] if found else {}
 
 
@@ -56,7 +51,7 @@ def pair(tmp_path):
 
         def promote():
             with contextlib.suppress(BrokerError):
-                promoted.append(ask(brokers[0], "ha.promote"))
+                promoted.append(brokers[0].request("ha.promote"))
             return promoted
 
         wait_for(promote, what="promotion")
@@ -85,4 +80,4 @@ def test_a_slow_backup_is_dropped_and_rejoins(pair):
     assert not publisher.is_alive()
     proxy.rate = None
     wait_for(lambda: member(primary, "backup").get("state") == "ready", 60, lambda: primary.log)
-    assert [queue["messages"] for queue in ask(backup, "queue.list")] == [81]
+    assert [queue["messages"] for queue in backup.request("queue.list")] == [81]

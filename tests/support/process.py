@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from qpidd_py.cli.client_socket import Deadline, ManagementSocket, Target
 from tests.support import programs
 from tests.support.wait import wait_for
 
@@ -125,6 +126,11 @@ class BrokerProcess:
                 with contextlib.suppress(json.JSONDecodeError):
                     found.append(json.loads(line))
         return [event for event in sorted(found, key=lambda event: event["ts_wall"]) if event["kind"] == kind]
+
+    def request(self, method: str, /, **arguments: Any) -> Any:
+        """A management request."""
+        with ManagementSocket(Target("127.0.0.1", self.port), Deadline(30)) as connection:
+            return connection.request(method, arguments)
 
     def signal(self, number: int) -> None:
         assert self.process is not None

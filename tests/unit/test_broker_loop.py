@@ -213,6 +213,28 @@ def test_late_turns_of_the_core_are_noticed_while_they_go_on_and_after() -> None
 
     lab.run(main())
     assert lab.turns.late[0][1] >= 2 * LIMIT
+    bits = int(2 * LIMIT * 1e6).bit_length()
+    assert sum(lab.reactor.durations[bits:]) == 1 and lab.reactor.busy >= 2 * LIMIT * 1e9
+
+
+@pytest.mark.parametrize(
+    ("took", "bits"), [(0, 0), (999, 0), (1000, 1), (1999, 1), (2000, 2), (1_000_000, 10), (2**63, 31)]
+)
+def test_turns_are_counted_by_their_time(took: int, bits: int) -> None:
+    reactor = Reactor(Engine())
+    reactor.count(took)
+    assert reactor.durations == [int(place == bits) for place in range(32)] and reactor.busy == took
+
+
+def test_turns_of_asyncio_are_counted_too() -> None:
+    lab = Lab()
+
+    async def main() -> None:
+        time.sleep(LIMIT)
+        await asyncio.sleep(0)
+
+    lab.run(main())
+    assert sum(lab.reactor.durations[int(LIMIT * 1e6).bit_length() :]) == 1
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.001, 0.03])

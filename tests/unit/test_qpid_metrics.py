@@ -98,6 +98,21 @@ def test_totals_have_the_names_of_rabbitmq(server, scrape):
     assert not any("detailed" in name for name, *_ in found)
 
 
+def test_turns_are_a_histogram(server, scrape):
+    server.broker.turns = lambda: {"took": [1] * 32, "seconds": 2.5}
+    found = scrape()
+    buckets = {float(key[1]): value for key, value in found.items() if key[0] == "qpidd_turn_seconds_bucket"}
+    assert buckets == {**{2**bits / 1e6: bits + 1 for bits in range(6, 21)}, float("inf"): 32}
+    assert found["qpidd_turn_seconds_sum",] == 2.5 and found["qpidd_turn_seconds_count",] == 32
+
+
+def test_what_is_in_the_journal_and_not_yet(server, scrape):
+    assert not [name for name, *_ in scrape() if "journal" in name], "there is none"
+    server.broker.journal = lambda: {"octets": 9, "waiting": 3, "behind": 2, "full": True}
+    names = ("bytes", "waiting_bytes", "behind_operations", "full")
+    assert [scrape()[f"qpidd_journal_{name}",] for name in names] == [9, 3, 2, 1]
+
+
 def test_the_longest_queues_are_named_and_no_more(server, scrape):
     for number in range(1, 5):
         declared(server, f"q{number}", *[b""] * number)
@@ -185,6 +200,8 @@ def test_bad_arguments_are_named(capsys, words, text):
 
 def test_rules_and_page_name_only_metrics_that_there_are(server, scrape):
     server.broker.memory = lambda: {"resident": 5, "limit": 6, "segments": 7}
+    server.broker.turns = lambda: {"took": [1] * 32, "seconds": 2.5}
+    server.broker.journal = lambda: {"octets": 9, "waiting": 3, "behind": 2, "full": True}
     server.broker.limit("disk", "disk: full")
     declared(server, "q")
     there = {name for name, *_ in scrape("--queues", "1")}
