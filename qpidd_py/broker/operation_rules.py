@@ -82,13 +82,16 @@ def check_operation(operation: Mapping[str, Any]) -> None:
             _ARGUMENTS[operation["op"]](operation["arguments"], operation["op"])
     except ChannelException as error:
         raise LinkError(f"{error.reply_text:.200}") from error
-    if kind == "queue.declare" and (found := conflict(operation["arguments"])) is not None:
+    plain = kind != "queue.declare" or len(operation["arguments"]) == 1  # which is REPLICATE
+    if not plain and (found := conflict(operation["arguments"])) is not None:
         raise LinkError(f"queue {operation['name']!r}: {found[0]:.60}: {found[1]}")
 
 
 def _check_host(operation: Mapping[str, Any]) -> None:
     made = operation.get("kind") in HOSTS
-    host = operation.get("host") if made else operation.get("vhost", HOST)
+    if not made and "vhost" not in operation:
+        return
+    host = operation["host"] if made else operation["vhost"]
     if made and (host == HOST or operation.get("name")):
         raise LinkError(f"{operation['op']}: virtual host {host!r:.60} {operation.get('name')!r:.60}")
     try:

@@ -106,6 +106,7 @@ class Policies:
         self._settings = settings
         self._host = host
         self._sorted: dict[str, list[Policy]] = {kind: [] for kind in KINDS}
+        self._any = False
 
     def __len__(self) -> int:
         return sum(map(len, self._sorted.values()))
@@ -113,6 +114,7 @@ class Policies:
     def changed(self) -> None:
         """A setting has."""
         self._sorted = {kind: list(self._of(kind)) for kind in KINDS}
+        self._any = any(self._sorted.values())
 
     def _of(self, kind: str) -> Iterator[Policy]:
         found = ((key, value) for key, value in self._settings.of(kind) if key.host == self._host)
@@ -122,7 +124,7 @@ class Policies:
 
     def effect(self, queue: str, declared: Mapping[str, Any]) -> Effect:
         """On a queue that was declared like that."""
-        if queue.startswith(f"{REPLY_TO}."):
+        if not self._any or queue.startswith(f"{REPLY_TO}."):
             return Effect(declared)
         found = [next((each for each in self._sorted[kind] if each.matcher.search(queue)), None) for kind in KINDS]
         if not any(found):
