@@ -46,9 +46,10 @@ cdef int keep_aside(Connection c, uint16_t number, const uint8_t* p, size_t n) e
 
 
 cdef int release_channel(Connection c, Channel channel) except -1:
-    """A held reply was written: frames that the channel sent meanwhile are now handled, in order."""
+    """A held reply was written: frames that the channel sent meanwhile are now handled, in order, as far as the slice
+    under way goes."""
     channel.held = False
-    c.begin_slice()
+    c.refresh()
     replay(c, channel.number)
     return c.depart()
 

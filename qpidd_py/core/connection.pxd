@@ -75,6 +75,7 @@ cdef class Connection:
     cpdef bint waits(self, bint answers) noexcept
     cdef int depart(self) except -1
     cdef void begin_slice(self) noexcept
+    cdef void refresh(self) noexcept
     cdef int pause_input(self, bint paused) except -1
     cdef inline bint may_read(self) noexcept:
         return self.stashed < MAX_STASH and not self.engine.throttled and (self.takes or not self.flows)

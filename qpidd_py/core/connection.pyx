@@ -484,10 +484,12 @@ cdef class Connection:
         return self.served(before)
 
     cdef void begin_slice(self) noexcept:
+        self.engine.slice.begin(self.engine.schedule is None)
+        self.refresh()
+
+    cdef void refresh(self) noexcept:
         """Without a loop that calls for the next turn nothing is put off."""
-        cdef bint endless = self.engine.schedule is None
-        self.steps = ALL_STEPS if endless else STEPS
-        self.engine.slice.begin(endless)
+        self.steps = ALL_STEPS if self.engine.schedule is None else STEPS
 
     cpdef bint reads(self) noexcept:
         """False while what the peer sends is left in its socket."""

@@ -450,6 +450,7 @@ cdef class Engine:
         cdef Channel channel
         cdef uint64_t position
         self.safe_moved = False
+        self.slice.begin(self.schedule is None)
         self.release_committed()
         if self.awaited:
             due = [call for awaited, call in self.awaited if <uint64_t>awaited <= self.safe]

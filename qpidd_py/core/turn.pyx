@@ -27,7 +27,8 @@ cdef int64_t ALL = <int64_t>1 << 62
 
 
 cdef int end_turn(Engine engine) except -1:
-    """Ends the turn; see the head of this module.  Held replies may bring new work, so there are several rounds."""
+    """Ends the turn; see the head of this module.  Held replies may bring new work, so there are several rounds, as long
+    as none uses up a slice."""
     cdef int rounds = 0
     if engine.in_turn:
         return 0
@@ -43,8 +44,9 @@ cdef int end_turn(Engine engine) except -1:
             go_on_looking(engine)
         while rounds < 8 and (engine.turn_wanted or rounds == 0):
             engine.turn_wanted = False
-            turn(engine)
             rounds += 1
+            if turn(engine):
+                break
     except MemoryError:
         engine.short = True
         engine.turn_wanted = False
@@ -84,8 +86,9 @@ cdef int resume_some(Engine engine) except -1:
     return 0
 
 
-cdef int turn(Engine engine) except -1:
-    cdef bint endless = engine.schedule is None
+cdef bint turn(Engine engine) except -1:
+    """Whether a slice was used up."""
+    cdef bint endless = engine.schedule is None, ended
     if engine.starved:
         shed(engine)
     engine.slice.begin(endless)
@@ -97,6 +100,7 @@ cdef int turn(Engine engine) except -1:
             engine.letters_left -= send_letters(engine, engine.letters_left)
     except MemoryError:
         engine.short = True
+    ended = engine.slice.ended
     engine.slice.begin(endless)
     try:
         pump_all(engine)
@@ -107,6 +111,7 @@ cdef int turn(Engine engine) except -1:
         engine.short = True
     if engine.watched:
         look_at_depths(engine)
+    ended = ended or engine.slice.ended
     engine.replicate()
     if engine.safe_moved:
         engine.release_confirms()
@@ -114,7 +119,7 @@ cdef int turn(Engine engine) except -1:
     elif engine.confirms.due:
         engine.release_confirms()
     flush_connections(engine)
-    return 0
+    return ended or engine.slice.ended
 
 
 cdef int expire(Engine engine) except -1:

@@ -16,6 +16,7 @@ Basic, Channel, Exchange, Queue, Tx = (
     commands.Queue,
     commands.Tx,
 )
+QOS_OK = b"\x00\x00\x00\x04\x00\x3c\x00\x0b\xce"
 
 
 def opened(broker: Replicated) -> Peer:
@@ -110,6 +111,30 @@ def test_what_waits_behind_an_answer_is_carried_out_in_slices() -> None:
     assert set(wanted) <= set(broker.vhost.queues)
     broker.advance()
     assert [frame.queue for frame in peer.frames()] == wanted
+
+
+@pytest.mark.parametrize("clients", [1, 20])
+def test_what_waits_on_many_channels_takes_no_longer_turn_than_on_one(clients: int) -> None:
+    broker = Replicated()
+    peers = [opened(broker) for _ in range(clients)]
+    numbers = range(1, 400 // clients + 1)
+    for peer in peers:
+        for number in numbers[1:]:
+            peer.send(number, Channel.Open())
+        for number in numbers:
+            peer.send(number, Queue.Declare(queue=f"q{number}"), *[Basic.Qos()] * 20)
+        peer.frames()
+    broker.engine.schedule, broker.engine.slice.most = lambda: None, 2
+
+    def answers() -> int:
+        return sum(peer.connection.core.take_output().count(QOS_OK) for peer in peers)
+
+    broker.advance()
+    answered = [answers()]
+    while answered[-1]:
+        broker.engine.end_turn()
+        answered.append(answers())
+    assert sum(answered) == 8000 and max(answered) < 1000
 
 
 def test_no_answer_leaves_before_its_own_change_is_safe() -> None:
