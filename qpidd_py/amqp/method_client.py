@@ -53,8 +53,10 @@ MethodEvent = ChannelReady | Answered | Refused | Closed | VersionRefused | Peer
 class MethodClient:
     """See the theory above.  Not thread-safe."""
 
-    def __init__(self, login: Login | None = None, properties: Mapping[str, Any] | None = None) -> None:
-        self.connection = AmqpClient(ClientHandshake(login, properties))
+    def __init__(
+        self, login: Login | None = None, properties: Mapping[str, Any] | None = None, virtual_host: str = "/"
+    ) -> None:
+        self.connection = AmqpClient(ClientHandshake(login, properties, virtual_host=virtual_host))
 
     def call(self, command: Frame) -> None:
         """Queue a method; wait for its answer before the next."""

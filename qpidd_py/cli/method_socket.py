@@ -13,7 +13,7 @@ class MethodSocket(ClientSocket):
     """For declare, delete and bind; unusable after a `RequestRefused`."""
 
     def __init__(self, target: Target, deadline: Deadline, properties: Mapping[str, Any] | None = None) -> None:
-        self._methods = MethodClient(target.login, properties)
+        self._methods = MethodClient(target.login, properties, target.vhost)
         super().__init__(target, deadline, self._methods, ChannelReady)
 
     def call(self, command: Frame) -> Frame:

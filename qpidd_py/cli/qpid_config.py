@@ -18,7 +18,16 @@ from qpidd_py.cli import config_listing as listing
 from qpidd_py.cli.client_socket import Deadline, ManagementSocket, RequestRefused, Target
 from qpidd_py.cli.method_socket import MethodSocket
 from qpidd_py.cli.output import print_json, print_lines, run_tool
-from qpidd_py.cli.target import Options, Parser, UsageError, add_address_options, add_login_options, run_parsed
+from qpidd_py.cli.target import (
+    DEFAULT_VHOST,
+    Options,
+    Parser,
+    UsageError,
+    add_address_options,
+    add_login_options,
+    add_vhost_option,
+    run_parsed,
+)
 
 PROGRAM = "qpid-config"
 RATE_TIME = 1.0
@@ -48,6 +57,7 @@ def make_parser() -> Parser:
     add("-a", "--broker-addr", dest="broker", metavar="ADDRESS", help="the same as --broker")
     add("-t", dest="timeout", metavar="SECONDS", help="the same as --timeout")
     add("--json", action="store_true", help="print JSON")
+    add_vhost_option(add)
     add("--ha-admin", action="store_true", help="connect to a backup, too, for what is not replicated")
     add("-r", "--recursive", action="store_true", help="with the bindings")
     add("--rates", action="store_true", help=f"with queues: messages per second, measured over {RATE_TIME:g} s")
@@ -324,7 +334,9 @@ def parse_argument(text: str) -> tuple[str, Any]:
 
 def run(options: Options, target: Target, seconds: float) -> int:
     """Raises all errors; `main` prints them as one line."""
-    return Tool(options, target, Deadline(seconds)).run(options.words)
+    if options.start_replica and options.vhost != DEFAULT_VHOST:
+        raise UsageError(f"argument --start-replica: is for virtual host {DEFAULT_VHOST}, found {options.vhost!r}")
+    return Tool(options, target._replace(vhost=options.vhost), Deadline(seconds)).run(options.words)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

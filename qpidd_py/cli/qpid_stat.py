@@ -57,6 +57,7 @@ def make_parser() -> Parser:
     add("-L", "--limit", type=int, metavar="N", help="at most so many rows")
     add("--rates", action="store_true", help=f"with -c, -q: per second, measured over {RATE_TIME:g} s")
     add("--watch", type=float, metavar="SECONDS", help="show it again each SECONDS, with rates, until interrupted")
+    add("-p", "--vhost", metavar="VHOST", help="virtual host (default /; with -c all)")
     add("--json", action="store_true", help="print JSON, as the broker answers")
     add_address_options(add)
     add_login_options(add)
@@ -108,7 +109,7 @@ class Tool:
 
     def _ask(self, method: str) -> Any:
         with ManagementSocket(self._target, Deadline(self._seconds)) as broker:
-            return broker.request(method)
+            return broker.request(method, {} if self._options.vhost is None else {"vhost": self._options.vhost})
 
     def _broker(self, info: Json) -> None:
         if self._options.json:
@@ -160,6 +161,8 @@ def check(options: Options) -> None:
         raise UsageError("argument --rates: is for -c and -q")
     if options.what not in VIEWS and (options.substring or options.sort_by or options.limit is not None):
         raise UsageError(f"SUBSTRING, -S and -L are for tables, and --{options.what} is none")
+    if options.what not in VIEWS and options.vhost is not None:
+        raise UsageError(f"argument -p: is for tables, and --{options.what} is of the whole broker")
     if options.limit is not None and options.limit < 1:
         raise UsageError(f"argument -L: found {options.limit}, wanted 1 or more")
     if options.watch is not None and not 0.1 <= options.watch <= 86400:
@@ -171,7 +174,7 @@ def check(options: Options) -> None:
 def run(options: Options, target: Target, seconds: float) -> int:
     """Raises all errors; `main` prints them as one line."""
     check(options)
-    return Tool(options, target, seconds).run()
+    return Tool(options, target._replace(vhost=options.vhost or target.vhost), seconds).run()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

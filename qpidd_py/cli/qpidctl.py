@@ -19,11 +19,11 @@ from qpidd_py.cli.target import (
     UsageError,
     add_address_options,
     add_login_options,
+    add_vhost_option,
     config_of,
     target_of,
     timeout_of,
 )
-from qpidd_py.security.entries import HOST
 from qpidd_py.security.scram import scram_entry
 from qpidd_py.security.users import hash_password
 
@@ -61,7 +61,7 @@ def make_parser() -> Parser:
             nargs = word[-1] if word[-1] in "?*" else None
             sub.add_argument(word.rstrip("?*"), nargs=nargs, metavar=word.rstrip("?*").upper())
         if verb.host:
-            sub.add_argument("-p", "--vhost", default=HOST, metavar="VHOST", help="virtual host (default /)")
+            add_vhost_option(sub.add_argument)
         if verb.policy:
             sub.add_argument("--priority", type=int, default=0, metavar="N", help="the highest one counts (default 0)")
             sub.add_argument("--apply-to", default="all", metavar="WHAT", help="queues or all, which is the same here")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from qpidd_py.cli.tool_config import ToolConfig
 
 DEFAULT_HOST = "127.0.0.1"
+DEFAULT_VHOST = "/"
 
 DEFAULT_TIMEOUT = 10.0
 """Seconds, unless the command line or a configuration file sets another limit."""
@@ -53,6 +54,11 @@ def add_address_options(add: Callable[..., Any]) -> None:
     add("-b", "--broker", metavar="ADDRESS", help="[user[/password]@][ssl:]host[:port] (default: the local broker)")
     add("--timeout", metavar="SECONDS", help=f"limit for the whole command, 0 = none (default {DEFAULT_TIMEOUT:g})")
     add("--config", metavar="FILE", help="take credentials, port, TLS and timeout from this qpidd.conf")
+
+
+def add_vhost_option(add: Callable[..., Any]) -> None:
+    """As `add_address_options`."""
+    add("-p", "--vhost", default=DEFAULT_VHOST, metavar="VHOST", help=f"virtual host (default {DEFAULT_VHOST})")
 
 
 def add_login_options(add: Callable[..., Any]) -> None:
