@@ -25,13 +25,15 @@ class Forwarded(Message):
 
     Raises ValueError for a property list that cannot be read."""
 
-    __slots__ = ("_fields", "source")
+    __slots__ = ("_fields", "doubtful", "source")
 
     def __init__(
         self, source: Message, properties: Mapping[str, Any] | None = None, headers: Headers | None = None
     ) -> None:
         super().__init__(source.body)
         self.source, self.subject = source, source.routing_key
+        self.doubtful = source.redelivered
+        """A copy may have been sent on before."""
         fields = self._fields = dict(_split(source._payload))
         for name, value in (properties or {}).items():
             fields[name] = _written(name, value)
@@ -45,7 +47,7 @@ class Forwarded(Message):
         fields = self._fields if self.id else {**self._fields, "message_id": short_string(message_id, "id")}
         flags = sum(0x8000 >> number for number, name in enumerate(NAMES) if name in fields)
         payload = HEAD.pack(flags) + b"".join(fields[name] for name in NAMES if name in fields)
-        return mark_resent(payload) if self.source.redelivered else payload
+        return mark_resent(payload) if self.doubtful else payload
 
 
 def _split(payload: bytes) -> Iterator[tuple[str, bytes]]:

@@ -14,10 +14,12 @@ The states are explained in `client_lib.core.states`, the locking in `client_lib
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from client_lib.addresses.scratch import start_request
 from client_lib.core.handle import Handle
 from client_lib.core.ledger import Disposition
 from client_lib.core.notifying import Handler, error_of, notifier
@@ -328,6 +330,16 @@ class Session:
         """Calls a method of the channel, by pika's name, and returns its answer; with `remember` also after
         each fail-over."""
         return self._waiting.answer(self._topology.start_declaration(method, remember, **arguments), timeout)
+
+    def manage(self, method: str, arguments: Mapping[str, Any], timeout: float | None = None) -> dict[str, Any]:
+        """A management request to a qpidd-py broker: its answer, of one part.  It is sent again after a fail-over.
+
+        Raises InvalidOption where there is no management."""
+        body = json.dumps(arguments).encode()
+        request = start_request(self._waiting.worker.requests, method, body)
+        found = self._waiting.answer(request, timeout)
+        answer: dict[str, Any] = json.loads(found)
+        return answer
 
     # -- waiting, end
 

@@ -167,6 +167,8 @@ class HaPlugin:
         let_in(host, options)
         rules = host.broker.vhosts.rules
         rules.default_replicate, rules.clustered = options.ha_replicate, True
+        tag = host.settings[LinkSettings].federation_tag
+        host.broker.federation_tag = tag or options.cluster_tag
         host.broker.passive = True
         settings = node_settings(host.name, options, host.settings[LinkSettings])
         if settings.public_url:

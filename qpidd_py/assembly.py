@@ -11,10 +11,17 @@ from qpidd_py.broker.limits import Limits
 from qpidd_py.broker.memory import MemoryWatch
 from qpidd_py.broker.pager import Pager
 from qpidd_py.broker.settings import Key
-from qpidd_py.config import SMALLEST_MEMORY, BrokerSettings, DataSettings, NetworkSettings, SecuritySettings
+from qpidd_py.config import (
+    SMALLEST_MEMORY,
+    BrokerSettings,
+    DataSettings,
+    LinkSettings,
+    NetworkSettings,
+    SecuritySettings,
+)
 from qpidd_py.core import Paging
 from qpidd_py.errors import ConfigError
-from qpidd_py.option_values import Amount
+from qpidd_py.option_values import Amount, as_tag
 from qpidd_py.options import Settings
 from qpidd_py.security.entries import USER
 from qpidd_py.security.users import Users
@@ -27,6 +34,7 @@ log = logging.getLogger(__name__)
 def make_broker(settings: Settings, address: str, version: str) -> Broker:
     name = settings[BrokerSettings].broker_name or address
     broker = Broker(name, version=version, clocks=lambda: (time.time_ns() // 1000, time.monotonic_ns() // 1000))
+    broker.federation_tag = settings[LinkSettings].federation_tag or as_tag(name)
     security = settings[SecuritySettings]
     broker.anonymous = security.anonymous_user or ("" if security.auth else NOBODY)
     retune(broker, settings)

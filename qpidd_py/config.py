@@ -23,6 +23,7 @@ from qpidd_py.option_values import (
     port_number,
     size,
     sync_every,
+    tag,
     text,
 )
 from qpidd_py.options import option, repeatable
@@ -169,6 +170,11 @@ class LinkSettings:
     """Links between brokers."""
 
     link_heartbeat_interval: float = option(duration, 0.5, "heartbeat on links; dead after twice that")
+    federation_tag: str = option(
+        tag,
+        "",
+        "name of this cluster on routes between brokers; default ha-cluster-name, or broker-name without a cluster",
+    )
     link_maintenance_interval: float = option(duration, 2.0, "longest time between attempts to connect")
 
     def __post_init__(self) -> None:

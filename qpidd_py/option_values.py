@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class Address(NamedTuple):
@@ -22,6 +22,22 @@ class Address(NamedTuple):
     def __str__(self) -> str:
         place = f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
         return f"ssl:{place}" if self.tls else place
+
+
+TAG_MAX: Final = 64
+TAG: Final = re.compile(rf"[!-+\--~]{{1,{TAG_MAX}}}")
+"""A name of a broker on routes: no blanks, no commas."""
+
+
+def tag(value: str) -> str:
+    if value and not TAG.fullmatch(value):
+        raise ValueError(f"1 to {TAG_MAX} characters without commas and blanks")
+    return value
+
+
+def as_tag(name: str) -> str:
+    """A name that an administrator has given for something else; empty if it cannot be a tag."""
+    return name if TAG.fullmatch(name) else ""
 
 
 def text(value: str) -> str:

@@ -10,10 +10,12 @@ That module says what survives a fail-over and what may arrive twice.  In additi
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from client_lib.addresses.scratch import start_request
 from client_lib.aio.receiver import Receiving
 from client_lib.aio.sender import Sending
 from client_lib.aio.waiting import Waiting
@@ -324,6 +326,16 @@ class Session:
         """Calls a method of the channel, by pika's name, and returns its answer; with `remember` also after
         each fail-over."""
         return await self._waiting.answer(self._topology.start_declaration(method, remember, **arguments), timeout)
+
+    async def manage(self, method: str, arguments: Mapping[str, Any], timeout: float | None = None) -> dict[str, Any]:
+        """A management request to a qpidd-py broker: its answer, of one part.  It is sent again after a fail-over.
+
+        Raises InvalidOption where there is no management."""
+        body = json.dumps(arguments).encode()
+        request = start_request(self._waiting.worker.requests, method, body)
+        found = await self._waiting.answer(request, timeout)
+        answer: dict[str, Any] = json.loads(found)
+        return answer
 
     # -- waiting, end
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ha.model.safety import USEFUL_VOTERS, too_few
 from qpidd_py.errors import ConfigError
-from qpidd_py.option_values import Address, addresses, boolean, duration, one_of, path, size, text
+from qpidd_py.option_values import Address, addresses, as_tag, boolean, duration, one_of, path, size, text
 from qpidd_py.options import option
 
 SAFETY_MODES = ("manager", "availability", "quorum")
@@ -150,6 +150,11 @@ class HaSettings:
     def registry(self) -> str:
         """The registry in force."""
         return self.ha_registry or "none"
+
+    @property
+    def cluster_tag(self) -> str:
+        """The name of the cluster on routes between brokers, if it can be one."""
+        return as_tag(self.ha_cluster_name)
 
     @property
     def risk(self) -> str:

@@ -115,6 +115,8 @@ class Broker:
         self.known_hosts = ""
         """Addresses that clients are told when their connection is open."""
         self.server_properties = _server_properties(name, version)
+        self.federation_tag = ""
+        """What tells routes of brokers this cluster from others; the same on each of its members."""
         self.vhosts.internal_exchanges[MANAGEMENT] = self._management_request
         self._rng = rng or random.Random()
         self._connection_number = 0

@@ -22,6 +22,7 @@ from qpidd_py.broker.arguments import (
     check_match,
 )
 from qpidd_py.broker.consistent_hash import MOST, Line, weight
+from qpidd_py.broker.followed import Followed
 from qpidd_py.broker.headers import HeadersIndex
 from qpidd_py.broker.numbering import Numbers
 from qpidd_py.broker.qpid_arguments import IVE, MSG_SEQUENCE
@@ -102,6 +103,7 @@ class Exchange:
         self.waiting: DeclaredQueue | None = None  # where messages wait for their time (delayed.py)
         self.shadow: DeclaredQueue | None = None  # with copies of what goes elsewhere (shadow.py)
         self.numbers: Numbers | None = None  # those that its messages get (numbering.py)
+        self.followed: Followed | None = None  # changes of its bindings, for a route that follows them
 
     @property
     def own_queue(self) -> DeclaredQueue | None:
@@ -164,17 +166,26 @@ class Exchange:
         self.size += 1
         self.had_bindings = True
         self._added(binding)
+        if self.followed is not None:
+            self.followed.note(True, binding.key, binding.arguments)
 
     def remove(self, binding: Binding) -> None:
+        if self.followed is not None:
+            self.followed.note(False, binding.key, binding.arguments)
         table = self.tables[binding.destination]
         del table[binding.key]
         self.size -= 1
         if not table:
-            self.lose(binding.destination)
+            self._forsake(binding.destination)
         self.forget(binding)
 
     def lose(self, destination: "DeclaredQueue | Exchange") -> Table:
         """All bindings to a destination, which is gone: the caller has each forgotten."""
+        if self.followed is not None:
+            self.followed.note_lost(isinstance(destination, Exchange), destination.name)
+        return self._forsake(destination)
+
+    def _forsake(self, destination: "DeclaredQueue | Exchange") -> Table:
         if isinstance(destination, Exchange):
             self.onward.pop(destination, None)
         table = self.tables.pop(destination)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 from qpidd_py.broker.arguments import REPLICATE
+from qpidd_py.broker.followed import FED_PATH
 
 T = TypeVar("T")
 Place = tuple[str, object]
@@ -23,7 +24,7 @@ def headers_match(arguments: Mapping[str, Any], headers: Mapping[str, Any]) -> b
     """Whether a message with `headers` takes a binding with `arguments`.
 
     `x-match` is all (the default) or any; other names that begin with "x-" only count with all-with-x and
-    any-with-x, and `qpid.replicate` never.  A name without a value asks for presence only.
+    any-with-x, and `qpid.replicate` and the path of a route never.  A name without a value asks for presence only.
     """
     results = (
         name in headers and (value is None or _equal(value, headers[name])) for name, value in _wanted(arguments)
@@ -39,7 +40,7 @@ def _wanted(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     mode = arguments.get("x-match", "all")
     with_x = isinstance(mode, str) and mode.endswith("-with-x")
     for name, value in arguments.items():
-        if name not in ("x-match", REPLICATE) and (with_x or not name.startswith("x-")):
+        if name not in ("x-match", REPLICATE, FED_PATH) and (with_x or not name.startswith("x-")):
             yield name, value
 
 

@@ -10,17 +10,21 @@ names the value of an address.
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
+from urllib.parse import unquote
 
 from qpidd_py.amqp import codec
 from qpidd_py.amqp.fields import FieldError, encode_table
+from qpidd_py.option_values import TAG, TAG_MAX
 from qpidd_py.security.entries import HOST
 
 SHOVEL: Final = "shovel"
 KINDS: Final = (SHOVEL,)
 PARAMETERS_MAX: Final = 200
-"""Of a kind: `qpid-shovel` is told all of them each second."""
+"""Of a kind, in all virtual hosts: `qpid-shovel` is told all of them each second."""
 VALUE_MAX: Final = 8192
 """Octets of a value."""
+FOLLOWS: Final = "src-follow-bindings"
+"""Its queue at the source is bound like those of the exchange at the destination (`shovel/follower.py`)."""
 NEVER: Final = "never"
 QUEUE_LENGTH: Final = "queue-length"
 ON_CONFIRM: Final = "on-confirm"
@@ -31,11 +35,9 @@ PROPERTIES: Final = tuple(name for name in codec.SPECIFIED if name != "headers")
 NUMBERS: Final[Mapping[str, int]] = {"delivery_mode": 2, "priority": 255, "timestamp": (1 << 63) - 1}
 """The properties that are numbers, and the highest ones."""
 _ADDRESS: Final = re.compile(r"amqps?://[!-~]{0,2000}")
-_LOCAL: Final = re.compile(r"amqp:///?(?:%2f)?", re.IGNORECASE)
+_LOCAL: Final = re.compile(r"amqp://(?:/(?P<host>[!-.0->@-~]*))?")
 _ADDRESSES_MAX: Final = 20
-_TAG_MAX: Final = 64
 _TAGS_MAX: Final = 20
-_TAG: Final = re.compile(rf"[!-+\--~]{{1,{_TAG_MAX}}}")
 _REASONS: Final[Mapping[str, str]] = {
     "federation-upstream": "federation by upstreams is not here; a shovel from an exchange moves its messages",
     "federation-upstream-set": "federation by upstreams is not here",
@@ -72,13 +74,15 @@ def check_parameter(kind: str, value: Mapping[str, Any]) -> None:
 
 def addresses(value: Any) -> list[str]:
     """Of `src-uri` or `dest-uri`; none: the cluster of the broker itself."""
-    return [] if is_local(value) else [value] if isinstance(value, str) else list(value)
+    return [] if local_host(value) is not None else [value] if isinstance(value, str) else list(value)
 
 
-def is_local(value: Any) -> bool:
-    """That of the cluster of the broker itself; False for what is no address, too."""
+def local_host(value: Any) -> str | None:
+    """The virtual host of the cluster of the broker itself: `/` of `amqp://`, NAME of `amqp:///NAME`.  None for another
+    cluster, and for what is no address."""
     single = value[0] if isinstance(value, list) and len(value) == 1 else value
-    return isinstance(single, str) and _LOCAL.fullmatch(single) is not None
+    found = _LOCAL.fullmatch(single) if isinstance(single, str) else None
+    return None if found is None else unquote(found["host"] or HOST)
 
 
 def _check_together(value: Mapping[str, Any]) -> None:
@@ -97,12 +101,29 @@ def _check_together(value: Mapping[str, Any]) -> None:
         raise ValueError("src-delete-after is of no use without src-queue")
     if after != NEVER and value.get("ack-mode") == NO_ACK:
         raise ValueError("src-delete-after cannot be had with ack-mode no-ack: more would be taken than is moved")
-    if is_local(value["src-uri"]) and is_local(value["dest-uri"]):
+    hosts = local_host(value["src-uri"]), local_host(value["dest-uri"])
+    if value.get(FOLLOWS):
+        _check_follower(value, hosts)
+    if hosts[0] is not None and hosts[0] == hosts[1]:
         _check_within(value)
 
 
+def _check_follower(value: Mapping[str, Any], hosts: tuple[str | None, str | None]) -> None:
+    """Of one that asks its source for what its destination has bindings for."""
+    lacking = [name for name in ("src-exchange", "src-exchange-queue", "dest-exchange") if name not in value]
+    if lacking:
+        raise ValueError(f"{FOLLOWS} is of no use without {lacking[0]}")
+    if value["src-exchange"] != value["dest-exchange"]:
+        raise ValueError(f"{FOLLOWS}: src-exchange and dest-exchange have one name")
+    if unfit := [name for name in ("src-exchange-key", "dest-exchange-key") if name in value]:
+        raise ValueError(f"{FOLLOWS} and {unfit[0]} exclude each other: the keys are those of the bindings")
+    if hosts[1] is None or hosts[0] is not None:
+        raise ValueError(f"{FOLLOWS}: dest-uri is this cluster, amqp://, and src-uri another one")
+
+
 def _check_within(value: Mapping[str, Any]) -> None:
-    """Of one whose source and destination are the cluster itself: messages must not come back for ever."""
+    """Of one whose source and destination are a virtual host of the cluster itself: messages must not come back for
+    ever."""
     if "dest-queue" not in value and "dest-exchange" not in value:
         raise ValueError("within one cluster a dest-queue or a dest-exchange is wanted, else messages come back")
     for kind in ("queue", "exchange"):
@@ -122,7 +143,7 @@ def _address(value: Any) -> str:
         if not isinstance(each, str) or not _ADDRESS.fullmatch(each):
             return f"address {number} is none of amqp://USER:PASSWORD@HOST:PORT/VHOST or amqps://, without blanks"
         if each.partition("://")[2][:1] in ("", "/", "?") and not _LOCAL.fullmatch(each):
-            return f"address {number} names no host; amqp:// is this cluster, whose virtual host is {HOST!r}"
+            return f"address {number} names no host; amqp:// and amqp:///VHOST are of this cluster"
     if len(found) > 1 and any(_LOCAL.fullmatch(each) for each in found):
         return "amqp:// without a host is this cluster, and stands alone"
     return ""
@@ -145,7 +166,7 @@ def _short(value: str) -> bool:
 
 
 def _tag(value: Any) -> str:
-    return "" if _is_tag(value) else f"expected a name of 1 to {_TAG_MAX} characters without commas and blanks"
+    return "" if _is_tag(value) else f"expected a name of 1 to {TAG_MAX} characters without commas and blanks"
 
 
 def _tags(value: Any) -> str:
@@ -154,7 +175,7 @@ def _tags(value: Any) -> str:
 
 
 def _is_tag(value: Any) -> bool:
-    return isinstance(value, str) and _TAG.fullmatch(value) is not None
+    return isinstance(value, str) and TAG.fullmatch(value) is not None
 
 
 def _table(value: Any) -> str:
@@ -211,6 +232,7 @@ _KEYS: Final[Mapping[str, Callable[[Any], str]]] = {
     "src-exchange-key": _key,
     "src-exchange-queue": _name,
     "src-exclude-traces": _tags,
+    FOLLOWS: _flag,
     "src-consumer-args": _table,
     "src-prefetch-count": _prefetch,
     "src-delete-after": _after,

@@ -60,7 +60,7 @@ def _peer(part: int) -> Column:
 
 
 _POLICY: Final = ("vhost", "name", "pattern", "apply-to", "definition", "priority")
-_SHOVEL: Final = ("name", "state", "source", "destination", "moved", "pending", "reason")
+_SHOVEL: Final = ("vhost", "name", "state", "source", "destination", "moved", "pending", "reason")
 _IN_HOST: Final = {"vhost": "vhost"}
 _PATTERNS: Final = {name: _of(name) for name in ("configure", "write", "read")}
 _USER: Final = {"user": _of("user"), "vhost": _of("vhost")}

@@ -12,7 +12,7 @@ from typing import Any, Final
 from urllib.parse import quote
 from uuid import uuid4
 
-from qpidd_py.broker.parameters import NO_ACK, ON_CONFIRM, SHOVEL
+from qpidd_py.broker.parameters import FOLLOWS, NO_ACK, ON_CONFIRM, SHOVEL
 from qpidd_py.cli.client_socket import (
     DEFAULT_PORT,
     TLS_PORT,
@@ -39,6 +39,8 @@ from qpidd_py.cli.target import (
 
 PROGRAM: Final = "qpid-route"
 USAGE: Final = """\
+qpid-route [OPTIONS] dynamic add DEST-BROKER SRC-BROKER EXCHANGE [TAG] [EXCLUDE-LIST]
+qpid-route [OPTIONS] dynamic del DEST-BROKER SRC-BROKER EXCHANGE
 qpid-route [OPTIONS] route add DEST-BROKER SRC-BROKER EXCHANGE KEY [TAG] [EXCLUDE-LIST]
 qpid-route [OPTIONS] route del DEST-BROKER SRC-BROKER EXCHANGE KEY
 qpid-route [OPTIONS] queue add DEST-BROKER SRC-BROKER DEST-EXCHANGE SRC-QUEUE
@@ -49,14 +51,19 @@ qpid-route [OPTIONS] route flush [BROKER]
 qpid-route [OPTIONS] link list [BROKER]"""
 PREFIX: Final = "qpid-route "
 """Of the names of its parameters."""
-_NAME: Final = re.compile(rf"{PREFIX}(?:pull|push) (?P<kind>route|queue) \S+ .+", re.DOTALL)
-_KEYS: Final = {"route": ("dest-exchange", "src-exchange", "src-exchange-key"), "queue": ("dest-exchange", "src-queue")}
+_NAME: Final = re.compile(rf"{PREFIX}(?:pull|push) (?P<kind>route|queue|dynamic) \S+ .+", re.DOTALL)
+_KEYS: Final = {
+    "route": ("dest-exchange", "src-exchange", "src-exchange-key"),
+    "queue": ("dest-exchange", "src-queue"),
+    "dynamic": ("dest-exchange", "src-exchange"),
+}
+DYNAMIC: Final = "<dynamic>"
+"""In the place of a key."""
 QUEUE: Final = "(queue) "
 """In front of the name of a queue, in the place of a key."""
 WAYS: Final = {False: "pull", True: "push"}
 _NOT_HERE: Final[Mapping[str, str]] = {
-    "dynamic": "routes that follow the bindings of the destination are not here: they cannot be told from those of "
-    "other routes in a circle of brokers, nor taken back after a fail-over; add a route for each key",
+    "dynamic": "a dynamic route is DEST-BROKER SRC-BROKER EXCHANGE [TAG] [EXCLUDE-LIST], and is pulled: no --src-local",
     "link": "a link is there as long as a route needs it: see link list",
 }
 Ask = Callable[..., Any]
@@ -105,8 +112,9 @@ class Tool:
         if kind == "queue":
             value["src-queue"] = key
         else:
-            value |= {"src-exchange": exchange, "src-exchange-key": key}
-            if self._options.durable:
+            value |= {"src-exchange": exchange}
+            value |= {FOLLOWS: True} if kind == "dynamic" else {"src-exchange-key": key}
+            if self._options.durable or kind == "dynamic":
                 value["src-exchange-queue"] = f"bridge_queue_{uuid4()}"
         if tag:
             value["dest-add-trace"] = tag
@@ -156,7 +164,8 @@ class Tool:
     def _name(self, kind: str, other: str, exchange: str, key: str) -> str:
         """The login is no part of it."""
         places = ",".join(shown(host, port, self._encrypted) for _, host, port in self._places(other))
-        return f"{PREFIX}{WAYS[self._options.src_local]} {kind} {places} {exchange} {key}"
+        what = exchange if kind == "dynamic" else f"{exchange} {key}"
+        return f"{PREFIX}{WAYS[self._options.src_local]} {kind} {places} {what}"
 
     def _addresses(self, broker: str) -> Iterator[str]:
         """As a shovel has them."""
@@ -199,7 +208,9 @@ def _row(route: Mapping[str, Any], here: str) -> dict[str, str]:
     way, kind, places = _parts(route)
     value = route["value"]
     ends = (here, places) if way == WAYS[False] else (places, here)
-    key = f"{QUEUE}{value['src-queue']}" if kind == "queue" else value["src-exchange-key"]
+    key = DYNAMIC if kind == "dynamic" else f"{QUEUE}{value.get('src-queue')}"
+    if kind == "route":
+        key = value["src-exchange-key"]
     return {"destination": ends[0], "source": ends[1], "exchange": value["dest-exchange"], "key": key}
 
 
@@ -226,6 +237,10 @@ def run(options: Options) -> int:
         ):
             near, far = (source, destination) if options.src_local else (destination, source)
             _at(near, options, lambda tool: tool.add(kind, far, exchange, key, *tags))
+        case ["dynamic", "add", destination, source, exchange, *tags] if len(tags) <= 2 and not options.src_local:
+            _at(destination, options, lambda tool: tool.add("dynamic", source, exchange, "", *tags))
+        case ["dynamic", "del", destination, source, exchange] if not options.src_local:
+            _at(destination, options, lambda tool: tool.delete("dynamic", source, exchange, ""))
         case ["route", "list", *rest] | ["list", *rest] if len(rest) <= 1 and rest != ["connections"]:
             _at(_first(rest), options, lambda tool: tool.show(_place(_first(rest))))
         case ["route", "map", *rest] | ["map", *rest] if len(rest) <= 1:
@@ -275,7 +290,22 @@ def _map(broker: str, options: Options) -> None:
     print_lines(f"    {name}... {why or 'Ok'}" for name, why in found.brokers.items())
     if found.left:
         print_lines([f"    {found.left} more were not asked"])
-    print_lines(["", "Static Routes:", "", *(map(_line, rows) if rows else ["    none found"])])
+    dynamic, static = [_followed(rows), [_line(row) for row in rows if row["key"] != DYNAMIC]]
+    for title, lines in (("Dynamic", dynamic), ("Static", static)):
+        print_lines(["", f"{title} Routes:", "", *(lines or ["    none found"])])
+
+
+def _followed(rows: Sequence[Mapping[str, str]]) -> list[str]:
+    """As qpid-route shows dynamic routes in a map: of each exchange, those in both directions as one."""
+    lines: list[str] = []
+    found = sorted((row["exchange"], row["source"], row["destination"]) for row in rows if row["key"] == DYNAMIC)
+    for exchange in sorted({each[0] for each in found}):
+        lines.append(f"  Exchange {exchange}:")
+        for _, source, destination in (each for each in found if each[0] == exchange):
+            both = (exchange, destination, source) in found
+            if not both or source < destination:
+                lines.append(f"    {source} {'<=>' if both else '=>'} {destination}")
+    return lines
 
 
 def _line(row: Mapping[str, str]) -> str:

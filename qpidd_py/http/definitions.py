@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from qpidd_py.broker.host_settings import check_name
-from qpidd_py.broker.parameters import SHOVEL, check_component, check_parameter
+from qpidd_py.broker.parameters import check_component, check_parameter
 from qpidd_py.broker.quotas import NAME, VHOST_LIMITS
 from qpidd_py.http.views import API, DEFAULT_ARGUMENTS, parameter, policy
 from qpidd_py.security.entries import HOST
@@ -187,10 +187,6 @@ def _check_parameter(item: Mapping[str, Any]) -> None:
     component, value = item.get("component"), item.get("value")
     if component == VHOST_LIMITS:
         return
-    if component == SHOVEL and _host_of(item) != HOST:
-        raise DefinitionError(
-            f"parameter {item.get('name')!r:.80}: qpid-shovel works in the virtual host {HOST!r} only"
-        )
     try:
         check_component(str(component))
         if not isinstance(value, dict):

@@ -21,7 +21,7 @@ from qpidd_py.management.request import Json, NotFound, NotPrimary, RequestError
 from qpidd_py.management.settings import Change, List, SettingRequests
 from qpidd_py.security.entries import HOST
 
-_OBJECTS: Final = frozenset(("queue", "exchange", "binding", "subscription"))
+_OBJECTS: Final = frozenset(("queue", "exchange", "binding", "subscription", "route"))
 _SETTINGS: Final = frozenset(("permission", "topic", "policy", "parameter", "shovel"))
 LOOKS: Final = 1000
 """Queues that are looked at in a slice."""

@@ -28,6 +28,7 @@ without `more`.
     user.*, permission.*, topic.*           see `users`; who may ask what is in `rights`
     vhost.*                                 see `hosts`, also for the virtual host that another request is about
     policy.*, limit.*, parameter.*, shovel.*    see `policies`, `limits`, `parameters`
+    route.*, queue.bindings                 see `routes`
     acl.show      {}                        the ACL file in force, how many rules, quotas, denials
     acl.reload    {}                        reads it again -> as acl.show; an error changes nothing
     ha.*          passed on to the HA plug-in
@@ -55,6 +56,7 @@ from qpidd_py.management.patience import Reading, in_memory
 from qpidd_py.management.policies import PolicyRequests
 from qpidd_py.management.request import Json, NotFound, Reply, RequestError, text
 from qpidd_py.management.rights import RELOAD, SHOW, administers, check_request, who
+from qpidd_py.management.routes import RouteRequests
 from qpidd_py.management.settings import Change, List
 from qpidd_py.management.shown import (
     PEEK_BODY,
@@ -97,9 +99,11 @@ class Management:
         self._events = EventRequests(broker, defer)
         self.version = version or str(broker.server_properties.get("version", ""))
         parameters = ParameterRequests(broker)
+        routes = RouteRequests(broker, parameters)
         self._methods: Mapping[str, Callable[[Json], Any]] = {
             "broker.info": self._broker_info,
             **parameters.methods,
+            **routes.methods,
             SHOW: lambda _: self.broker.acl.shown(),
         }
         self._objects: Mapping[str, Callable[[Json], Iterator[Json]]] = {
@@ -107,6 +111,7 @@ class Management:
             "exchange.list": self._exchange_list,
             "binding.list": self._binding_list,
             "subscription.list": self._subscription_list,
+            **routes.objects,
         }
         self._lists: dict[str, List] = {"session.list": self._session_list, "channel.list": self._channel_list}
         hosts = HostRequests(broker)

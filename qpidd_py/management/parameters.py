@@ -7,8 +7,9 @@ parameter.clear   {component, name, vhost="/", uid=the present one}     only whi
 `qpid-shovel` says each second how its shovels do and gets those that should run, from a primary; a backup refuses it.
 The last report is kept in memory only, and counts for SILENCE:
 
-shovel.report     {shovels: [{name, uid, restarts, state, reason, source, destination, moved, pending}]}
-                  as parameter.list, with `restarts`; of those in the report without their values
+shovel.report     {shovels: [{name, vhost, uid, restarts, state, reason, source, destination, moved, pending, paths}]}
+                  as parameter.list, with `restarts`; of those in the report without their values.  `paths`: of a route
+                  that follows bindings (`routes.py`), once it knows them
 shovel.restart    {name, vhost="/"}     only while qpid-shovel reports: `restarts` is another number for it then
 shovel.list       {}     [{name, vhost, state, reason, source, destination, moved, pending}]
 """
@@ -21,7 +22,6 @@ from qpidd_py.broker.parameters import KINDS, PARAMETERS_MAX, SHOVEL, check_comp
 from qpidd_py.broker.settings import Key
 from qpidd_py.management.request import Json, RequestError, text
 from qpidd_py.management.settings import Change, List, SettingRequests, named
-from qpidd_py.security.entries import HOST
 
 SILENCE: Final = 15.0
 """Seconds."""
@@ -30,6 +30,8 @@ _UNHEARD: Final = f"no qpid-shovel has reported to this broker for {SILENCE:g} s
 _TEXT_MAX: Final = 500
 _TEXTS: Final = ("state", "reason", "source", "destination")
 _NUMBERS: Final = ("moved", "pending")
+_PATHS_MAX: Final = 64
+_PATH_MAX: Final = 2000
 _ONE: Final = ("name", "uid", "restarts")
 """What tells one shovel from another."""
 
@@ -61,7 +63,8 @@ class ParameterRequests(SettingRequests):
         key, value = self._key(arguments), arguments.get("value")
         if not isinstance(value, dict):
             raise RequestError(f"value is {value!r:.60}, wanted an object")
-        self.check_room(key, PARAMETERS_MAX, "component")
+        if self.settings.get(key) is None and sum(1 for _ in self.settings.of(key.kind)) >= PARAMETERS_MAX:
+            raise RequestError(f"{PARAMETERS_MAX} of this component are there, no more are possible")
         return {}, self.put(key, value)
 
     def _clear(self, arguments: Json) -> tuple[Json, int]:
@@ -75,12 +78,19 @@ class ParameterRequests(SettingRequests):
             kind = check_component(text(arguments, "component"))
         except ValueError as error:
             raise RequestError(str(error)) from None
-        host = self.virtual_host(arguments)
-        if host != HOST:
-            raise RequestError(f"qpid-shovel works in the virtual host {HOST!r} only, not in {host[:64]!r}")
-        return Key(kind, host, named(arguments, "name"))
+        return Key(kind, self.virtual_host(arguments), named(arguments, "name"))
 
     # ---- shovels
+
+    def shovels(self) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
+        """Name, uid and value of each; the uid is that of one in all virtual hosts."""
+        for key, value in self.settings.of(SHOVEL):
+            yield key.name, self.settings.position(key), value
+
+    def paths(self, name: str, uid: int) -> list[str] | None:
+        """Of a route, as its qpid-shovel has reported them last."""
+        found: list[str] | None = self._reported.get((name, uid), {}).get("paths")
+        return found if self._now() < self._until else None
 
     def _report(self, arguments: Json) -> list[Json]:
         self.check_primary()
@@ -135,7 +145,7 @@ def _shovel(item: Any) -> Json:
     """One of a report.  Raises RequestError."""
     if not isinstance(item, dict) or item.get("state") not in STATES:
         raise RequestError(f"shovel {item!r:.80}, wanted an object with a state of {', '.join(STATES)}")
-    found: Json = {"name": named(item, "name")}
+    found: Json = {"name": named(item, "name"), "paths": _paths(item.get("paths"))}
     for field in _TEXTS:
         found[field] = text(item, field, "")[:_TEXT_MAX]
     for field in (*_ONE[1:], *_NUMBERS):
@@ -144,3 +154,10 @@ def _shovel(item: Any) -> Json:
             raise RequestError(f"shovel {found['name']!r}: {field} {value!r:.60}, wanted a whole number")
         found[field] = value
     return found
+
+
+def _paths(value: Any) -> list[str] | None:
+    good = isinstance(value, list) and len(value) <= _PATHS_MAX
+    if value is None or (good and all(isinstance(each, str) and len(each) <= _PATH_MAX for each in value)):
+        return value  # type: ignore[no-any-return]
+    raise RequestError(f"paths {value!r:.80}, wanted a list of at most {_PATHS_MAX} texts")

@@ -3,13 +3,15 @@
 | request | needs |
 | --- | --- |
 | lists, `event.list`, `broker.info`, `ha.status`, `ha.query` | the tag monitoring |
-| `queue.peek`, `queue.purge` | to read the queue |
+| `queue.peek`, `queue.purge`, `queue.bindings` | to read the queue |
+| `route.paths` | to read the exchange |
 | `queue.move` | to read the source, and to write the target |
 | `queue.delete` | to configure the queue |
 | `session.close` | to be its user, or to administer |
 | `user.self` | nothing |
 | `policy.*`, `parameter.*`, `shovel.restart` | the tag policymaker or administrator; operator policies: administrator |
 | `parameter.set` | besides: to read, write and make what a shovel reads, writes and makes in this cluster |
+| | each in the virtual host of that end; to read the exchange whose bindings it follows |
 | `user.*`, `permission.*`, `topic.*`, `limit.*`, `vhost.add`, `vhost.delete` | to administer |
 | `acl.show` | the tag monitoring |
 | `acl.reload` | to administer |
@@ -42,7 +44,7 @@ from qpidd_py.amqp.codec import make
 from qpidd_py.broker.acl_lookups import of_queue
 from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.broker.judging import DEFAULT, Judge, log_refusal
-from qpidd_py.broker.parameters import is_local
+from qpidd_py.broker.parameters import FOLLOWS, local_host
 from qpidd_py.broker.permissions import Permissions
 from qpidd_py.broker.vhost import VHost
 from qpidd_py.errors import AmqpError
@@ -71,7 +73,7 @@ def check_request(asker: Asker, method: str, arguments: Json) -> None:
         return
     _check_permissions(asker, method, arguments)
     if method == "parameter.set":
-        _check_shovel(asker, access_of(asker, arguments), _vhost_of(asker, arguments), arguments.get("value"))
+        _check_shovel(asker, arguments.get("value"))
     refused = asker.acl.refused(_lookups(asker, method, arguments))
     if refused is not None:
         log_refusal(asker.broker.coming_and_going, asker.user, asker.peer, refused, Forbidden.code)
@@ -107,25 +109,27 @@ def _lookups(asker: ClientConnection, method: str, arguments: Json) -> Iterator[
     else:
         yield Lookup((words.ACCESS, words.METHOD), {words.NAME: verb, words.CLASS: group})
     if method == "parameter.set":
-        yield from _of_shovel(vhost, arguments.get("value"))
+        yield from _of_shovel(asker, arguments.get("value"))
 
 
-def _of_shovel(vhost: VHost, value: Any) -> Iterator[Lookup]:
+def _of_shovel(asker: ClientConnection, value: Any) -> Iterator[Lookup]:
     """What it does in this cluster; a key that is not given may be any."""
     if not isinstance(value, dict):
         return
     known = {name: each for name, each in value.items() if isinstance(each, str)}
-    if is_local(value.get("src-uri")):
+    if (host := local_host(value.get("src-uri"))) is not None:
         for name in {"src-queue", "src-exchange-queue"} & known.keys():
-            yield from of_queue(vhost, words.CONSUME, known[name])
+            yield from of_queue(_vhost_of(asker, {"vhost": host}), words.CONSUME, known[name])
         if "src-exchange" in known:
             bound = {"queuename": known.get("src-exchange-queue", ""), words.KEY: known.get("src-exchange-key", "")}
             key = Pattern(bound[words.KEY])
             yield Lookup((words.BIND, words.EXCHANGE), {**bound, words.NAME: known["src-exchange"], words.KEY: key})
-    if is_local(value.get("dest-uri")):
+    if local_host(value.get("dest-uri")) is not None:
         given = known.get("dest-queue", known.get("dest-exchange-key"))
         target = {words.NAME: known.get("dest-exchange") or DEFAULT}
         yield Lookup((words.PUBLISH, words.EXCHANGE), {**target, words.KEY: Pattern(given or EVERY_KEY)})
+        if value.get(FOLLOWS):
+            yield Lookup((words.ACCESS, words.QUERY), {words.CLASS: "binding"})
 
 
 def _check_permissions(asker: ClientConnection, method: str, arguments: Json) -> None:
@@ -158,27 +162,41 @@ def _check_policies(asker: ClientConnection, access: Access, method: str, argume
         raise Forbidden(f"{method}: access to vhost {access.host[:SHOWN]!r} refused for user {_name(asker)!r}")
 
 
-def _check_shovel(asker: ClientConnection, access: Access, vhost: VHost, value: Any) -> None:
+def _check_shovel(asker: ClientConnection, value: Any) -> None:
     """`qpid-shovel` may do more than who asks.  Of other brokers a shovel has a login of its own."""
     if not isinstance(value, dict) or asker.client.everything:
         return
-    ends = {uri: names for uri, names in _ENDS.items() if is_local(value.get(uri))}
-    for name, (permission, wanted) in (each for names in ends.values() for each in names.items() if each[0] in value):
-        what = wanted or value[name]
-        if isinstance(what, str) and not access.may(permission, what):
-            text = f"{permission} access to {name} {value[name]!r:.80}"
-            raise Forbidden(f"parameter.set: {text} refused for user {_name(asker)!r}")
-    for uri, name, permission, any_key in _TOPICS:
+    for uri in _ENDS:
+        if (host := local_host(value.get(uri))) is not None:
+            _check_end(asker, uri, host, value)
+
+
+def _check_end(asker: ClientConnection, uri: str, host: str, value: Json) -> None:
+    access, names = access_of(asker, {"vhost": host}), _ENDS[uri]
+    if not access.enters:
+        raise Forbidden(f"parameter.set: access to vhost {host[:SHOWN]!r} refused for user {_name(asker)!r}")
+    for name, (permission, wanted) in ((name, need) for name, need in names.items() if name in value):
+        _check_name(asker, access, permission, name, wanted or value[name])
+    if value.get(FOLLOWS) and "dest-exchange" in names:
+        _check_name(asker, access, READ, "dest-exchange", value.get("dest-exchange"))
+    for end, name, permission, any_key in _TOPICS:
         exchange, key = value.get(name), value.get(f"{name}-key", any_key)
-        if uri not in ends or not isinstance(exchange, str) or not isinstance(key, str | None):
+        if uri != end or not isinstance(exchange, str) or not isinstance(key, str | None):
             continue
         if not access.may_topics(permission, exchange, key):
             text = f"{permission} access to topic {key!r:.80} of {name} {exchange!r:.80}"
             raise Forbidden(f"parameter.set: {text} refused for user {_name(asker)!r}")
-    for name in (name for names in ends.values() for name in names if name.endswith("-queue") and name in value):
+    vhost = _vhost_of(asker, {"vhost": host})
+    for name in (name for name in names if name.endswith("-queue") and name in value):
         _check_queue(asker, access, vhost, value[name], value.get(f"{name}-args"))
-    if "dest-uri" in ends and not value.keys() & ends["dest-uri"].keys():
+    if uri == "dest-uri" and not value.keys() & names.keys():
         raise Forbidden(f"parameter.set: user {_name(asker)!r} may not write all exchanges: name one, or a queue")
+
+
+def _check_name(asker: ClientConnection, access: Access, permission: str, name: str, wanted: Any) -> None:
+    if isinstance(wanted, str) and not access.may(permission, wanted):
+        text = f"{permission} access to {name} {wanted!r:.80}"
+        raise Forbidden(f"parameter.set: {text} refused for user {_name(asker)!r}")
 
 
 @dataclass
@@ -217,7 +235,12 @@ def _name(asker: Asker) -> str:
     return asker.user[:64] if asker is not None else ""
 
 
-_ACTIONS: Final = {"queue.peek": words.CONSUME, "queue.purge": words.PURGE, "queue.delete": words.DELETE}
+_ACTIONS: Final = {
+    "queue.peek": words.CONSUME,
+    "queue.bindings": words.CONSUME,
+    "queue.purge": words.PURGE,
+    "queue.delete": words.DELETE,
+}
 _SHOWN: Final = frozenset(
     (
         "broker.info",
@@ -234,6 +257,8 @@ _SHOWN: Final = frozenset(
         "event.list",
         "shovel.list",
         "vhost.list",
+        "route.bindings",
+        "route.changes",
         SHOW,
         "ha.status",
         "ha.query",
@@ -249,6 +274,8 @@ _TOPICS: Final = (("src-uri", "src-exchange", READ, ""), ("dest-uri", "dest-exch
 _NEEDS: Final[Mapping[str, Mapping[str, str]]] = {
     "queue.peek": {"queue": READ},
     "queue.purge": {"queue": READ},
+    "queue.bindings": {"queue": READ},
+    "route.paths": {"exchange": READ},
     "queue.move": {"source": READ, "target": WRITE, "exchange": WRITE},
     "queue.delete": {"queue": CONFIGURE},
 }

@@ -45,7 +45,8 @@ def run(options: Options, target: Target, seconds: float) -> int:
 
 async def _serve(target: Target, seconds: float) -> None:
     """Until a signal."""
-    from qpidd_py.shovel.worker import Broker, Worker
+    from qpidd_py.shovel.beside import Broker
+    from qpidd_py.shovel.worker import Worker
 
     work = asyncio.create_task(Worker(Broker(target, seconds)).serve())
     for number in (signal.SIGTERM, signal.SIGINT):

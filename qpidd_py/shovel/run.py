@@ -12,16 +12,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final
 
 from client_lib import Message, MessagingError, ServerError, aio
 from client_lib.forwarded import Forwarded, Headers
 from client_lib.urls.url import Given
-from qpidd_py.broker.parameters import NEVER, NO_ACK, ON_CONFIRM, ON_PUBLISH, QUEUE_LENGTH, addresses
+from qpidd_py.broker.parameters import NEVER, NO_ACK, ON_CONFIRM, ON_PUBLISH, QUEUE_LENGTH, addresses, local_host
+from qpidd_py.cli.output import describe
 from qpidd_py.errors import ReplyCode
-from qpidd_py.security.entries import HOST
+from qpidd_py.shovel.federation import Verdict, traces
+from qpidd_py.shovel.follower import Follower, Here
 
 PREFETCH: Final = 1000
 CLOSE_TIME: Final = 1.0
@@ -32,17 +35,24 @@ SHOVELLED: Final = "x-shovelled"
 STAMP: Final = "x-shovelled-timestamp"
 TRACE: Final = "x-qpid.trace"
 """Qpid's header of the tags of a message's way, with commas between them."""
+TAKE_DOWN: Final = 5.0
+"""Seconds for taking down what a deleted route has left at its source."""
 Value = Mapping[str, Any]
+Local = Callable[[str], tuple[Given, Mapping[str, Any]]]
+log = logging.getLogger(__name__)
 
 
 class Run:
-    """See the head of this module.  `local`: address and options for the cluster of this program's broker; `moved`: by
-    earlier runs of this shovel."""
+    """See the head of this module.  `local`: address and options for a virtual host of the cluster of this program's
+    broker; `moved`: by earlier runs of this shovel; `here`: of a route that follows bindings."""
 
-    def __init__(self, name: str, value: Value, local: tuple[Given, Mapping[str, Any]], moved: int = 0) -> None:
+    def __init__(
+        self, name: str, host: str, value: Value, local: Local, moved: int = 0, here: Here | None = None
+    ) -> None:
         self.moved = moved
         """Messages that the destination has taken, or that were sent with another ack-mode."""
-        self._name, self._value, self._local = name, value, local
+        self._name, self._host, self._value, self._local = name, host, value, local
+        self._follower = None if here is None else Follower(here, name, value)
         self._after = value.get("src-delete-after", NEVER)
         self._ends: list[aio.Connection] = []
         self._outcomes: asyncio.Queue[tuple[Message, MessagingError | None]] = asyncio.Queue()
@@ -59,6 +69,8 @@ class Run:
             limit = await self._limit(source, queue)
             if limit == 0:
                 return
+            if self._follower is not None:
+                await self._follower.begin(source)
             taking = await source.session()
             try:
                 async with self._connected("dest-uri") as destination:
@@ -67,7 +79,10 @@ class Run:
                     consumer = self._value.get("src-consumer-args", {})
                     receiver = await taking.queue_receiver(queue, fetched, self._mode == NO_ACK, arguments=consumer)
                     giving, self._moves = await destination.session(), True
-                    await _all_of(self._forward(receiver, taking, giving, limit), self._settle(taking, limit))
+                    work = [self._forward(receiver, taking, giving, limit), self._settle(taking, limit)]
+                    if self._follower is not None:
+                        work += [self._follower.bind(source), self._follower.listen(source)]
+                    await _all_of(*work)
             finally:
                 await self._settle_late(taking)
 
@@ -97,9 +112,8 @@ class Run:
 
     @contextlib.asynccontextmanager
     async def _connected(self, name: str, **wanted: Any) -> AsyncIterator[aio.Connection]:
-        given = addresses(self._value[name])
-        urls, options = (given, {}) if given else self._local
-        connection = aio.Connection(urls, client_id=f"Shovel {self._name}", **options, **wanted)
+        given, options = _address(self._value[name], self._local)
+        connection = aio.Connection(given, client_id=f"Shovel {self._name}", **options, **wanted)
         self._ends.append(connection)
         try:
             yield await connection.open()
@@ -114,6 +128,9 @@ class Run:
             await _ensure(source, value["src-queue"], value.get("src-queue-args"))
             return str(value["src-queue"])
         session, name = await source.session(), value.get("src-exchange-queue")
+        if self._follower is not None:
+            await _ensure(source, str(name), {"x-expires": EXPIRES})
+            return str(name)
         if name is not None:
             await _ensure(source, name, {"x-expires": EXPIRES})
         else:
@@ -147,14 +164,22 @@ class Run:
         while limit is None or taken < limit:
             message = await receiver.fetch()
             taken += 1
-            if excluded and not excluded.isdisjoint(_traces(message.properties)):
+            verdict = self._judge(message, excluded)
+            if verdict is Verdict.LEAVE:
                 await taking.acknowledge(message, sync=False)
                 continue
             forwarded = Forwarded(message, properties, headers)
+            forwarded.doubtful |= verdict is Verdict.MARK
             forwarded.subject = self._value.get("dest-queue", self._value.get("dest-exchange-key", message.routing_key))
             await self._sender(giving, message).send(forwarded, sync=False)
             if self._mode != ON_CONFIRM:
                 self._outcomes.put_nowait((message, None))
+
+    def _judge(self, message: Message, excluded: frozenset[str]) -> Verdict:
+        if self._follower is not None:
+            return self._follower.judge([*traces(message.properties, TRACE), self._follower.source])
+        known = not excluded or excluded.isdisjoint(traces(message.properties, TRACE))
+        return Verdict.TAKE if known else Verdict.LEAVE
 
     def _sender(self, giving: aio.Session, message: Message) -> aio.Sender:
         """To the queue or exchange that is wanted, or to the exchange where the message came from."""
@@ -201,30 +226,43 @@ class Run:
     def _headers(self) -> Headers | None:
         """Those that are asked for."""
         forward, stamp = (self._value.get(f"dest-add-{name}") for name in ("forward-headers", "timestamp-header"))
-        trace = str(self._value.get("dest-add-trace", ""))
+        source = "" if self._follower is None else self._follower.source
+        trace = [each for each in (source, str(self._value.get("dest-add-trace", ""))) if each]
         if not forward and not stamp and not trace:
             return None
         names = ("src-queue", "src-exchange", "src-exchange-key", "dest-queue", "dest-exchange", "dest-exchange-key")
         said = {name: self._value[name] for name in names if name in self._value}
-        way = {"shovel-type": "dynamic", "shovel-name": self._name, "shovel-vhost": HOST, **said}
+        way = {"shovel-type": "dynamic", "shovel-name": self._name, "shovel-vhost": self._host, **said}
 
         def added(headers: dict[str, Any]) -> dict[str, Any]:
             former = headers.get(SHOVELLED)
             ways = [way, *(former if isinstance(former, list) else [])]
-            traces = list(dict.fromkeys([*_traces(headers), trace]))
+            passed = list(dict.fromkeys([*traces(headers, TRACE), *trace]))
             return {
                 **headers,
                 **({SHOVELLED: ways} if forward else {}),
                 **({STAMP: int(time.time())} if stamp else {}),
-                **({TRACE: ",".join(traces)} if trace else {}),
+                **({TRACE: ",".join(passed)} if trace else {}),
             }
 
         return added
 
 
-def _traces(headers: Mapping[str, Any]) -> list[str]:
-    found = headers.get(TRACE)
-    return [each for each in found.split(",") if each] if isinstance(found, str) else []
+def _address(value: Any, local: Local) -> tuple[Given, Mapping[str, Any]]:
+    """And options, for `client_lib`."""
+    host = local_host(value)
+    return (addresses(value), {}) if host is None else local(host)
+
+
+async def take_down(name: str, value: Value) -> None:
+    """The queue of a deleted route, with what is in it; if it cannot be had now, it ends by itself (EXPIRES)."""
+    try:
+        options = {"reconnect": False, "client_id": f"Shovel {name}"}
+        async with asyncio.timeout(TAKE_DOWN), aio.Connection(addresses(value["src-uri"]), **options) as source:
+            session = await source.session()
+            await session.delete_queue(value["src-exchange-queue"])
+    except (MessagingError, ValueError, OSError) as error:  # a timeout is an OSError
+        log.warning("shovel %s: its queue is left at the source for a week: %s", name, describe(error))
 
 
 async def _ensure(connection: aio.Connection, queue: str, arguments: Mapping[str, Any] | None) -> None:

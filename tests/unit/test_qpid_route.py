@@ -74,9 +74,33 @@ def test_queues_pushes_and_options(route: Route, server: SocketBroker) -> None:
     assert route("route", "flush", "HERE") == (0, "") and list(values(server)) == ["other"]
 
 
+def test_a_dynamic_route(route: Route, server: SocketBroker) -> None:
+    assert route("dynamic", "add", "HERE", FAR, "amq.topic") == (0, "")
+    ((name, value),) = values(server).items()
+    assert name == f"{PREFIX}pull dynamic far1:5673,far2:5672 amq.topic"
+    assert value.pop("src-exchange-queue").startswith("bridge_queue_")
+    ends = {"src-uri": URIS, "dest-uri": "amqp://", "src-exchange": "amq.topic", "dest-exchange": "amq.topic"}
+    assert value == {**ends, "src-follow-bindings": True, "ack-mode": "on-confirm"}
+    assert "there is a route" in route("dynamic", "add", "HERE", FAR, "amq.topic")[1]
+    assert route("route", "list", "HERE")[1] == f"{server.address} far1:5673,far2:5672 amq.topic <dynamic>\n"
+    assert route("dynamic", "add", "HERE", "far3", "x", "tag", "a,b") == (0, "")
+    traced = values(server)[f"{PREFIX}pull dynamic far3:5672 x"]
+    assert (traced["dest-add-trace"], traced["src-exclude-traces"]) == ("tag", ["a", "b"])
+    assert route("dynamic", "del", "HERE", "far1:5673,far2", "amq.topic") == (0, "") and len(values(server)) == 1
+    assert "there is no route" in route("dynamic", "del", "HERE", FAR, "amq.topic")[1]
+    with SocketBroker() as far:
+        route("dynamic", "add", "HERE", f"guest/guest@{far.address}", "x")
+        route("dynamic", "add", far.address, f"guest/guest@{server.address}", "x")
+        text = route("route", "map", "HERE")[1]
+    first, second = sorted((server.address, far.address))
+    assert "Dynamic Routes:\n\n  Exchange x:\n" in text and f"    {first} <=> {second}\n" in text
+    assert f"    far3:5672 => {server.address}\n" in text
+
+
 def test_a_map_of_brokers_that_lead_to_each_other(route: Route, server: SocketBroker) -> None:
     assert route("route", "map", "HERE")[1].split() == [
-        *("Finding", "Linked", "Brokers:", f"{server.address}...", "Ok", "Static", "Routes:", "none", "found")
+        *("Finding", "Linked", "Brokers:", f"{server.address}...", "Ok"),
+        *(word for kind in ("Dynamic", "Static") for word in (kind, "Routes:", "none", "found")),
     ]
     with SocketBroker() as far:
         address = f"guest/guest@{far.address}"
@@ -154,7 +178,12 @@ def test_names_control_no_terminal(route: Route, server: SocketBroker) -> None:
 
 
 WRONG = [
-    (("dynamic", "add", "HERE", "far", "x"), "routes that follow the bindings of the destination are not here"),
+    (("-s", "dynamic", "add", "HERE", "far", "x"), "and is pulled: no --src-local"),
+    (("-s", "dynamic", "del", "HERE", "far", "x"), "and is pulled: no --src-local"),
+    (("dynamic", "add", "HERE", "far"), "a dynamic route is DEST-BROKER SRC-BROKER EXCHANGE"),
+    (("dynamic", "add", "HERE", "far", "x", "tag", "a,b", "c"), "a dynamic route is DEST-BROKER SRC-BROKER EXCHANGE"),
+    (("dynamic", "add", "HERE", "far", "x", "a tag"), "dest-add-trace: 'a tag', expected a name"),
+    (("dynamic", "add", "HERE", "far", ""), "dest-exchange: '', expected a name"),
     (("link", "add", "HERE", "far"), "a link is there as long as a route needs it"),
     (("route", "add", "HERE", "far", "x"), "unexpected arguments: route add"),
     (("route", "add", "HERE", "far", "x", "k", "tag", "a,b", "c"), "unexpected arguments: route add"),

@@ -11,6 +11,7 @@ from qpidd_py.broker.parameters import (
     addresses,
     check_component,
     check_parameter,
+    local_host,
 )
 from qpidd_py.broker.settings import Key
 from qpidd_py.management.model import Management
@@ -25,7 +26,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"src-uri": [REMOTE, 5]}, "src-uri: address 2 is none of amqp://"),
     ({"src-uri": "http://anna:secret@h"}, "src-uri: address 1 is none of amqp://"),
     ({"src-uri": "amqp://anna:sec ret@h"}, "without blanks"),
-    ({"src-uri": "amqp:///orders"}, "address 1 names no host; amqp:// is this cluster, whose virtual host is '/'"),
+    ({"src-uri": "amqp:///orders/a"}, "address 1 names no host; amqp:// and amqp:///VHOST are of this cluster"),
     ({"src-uri": "amqps://"}, "address 1 names no host"),
     ({"src-uri": "amqp://?heartbeat=5"}, "address 1 names no host"),
     ({"src-uri": ["amqp://", REMOTE]}, "is this cluster, and stands alone"),
@@ -54,10 +55,51 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     *(({"dest-add-trace": tag}, "expected a name of 1 to 64") for tag in ("", "a,b", "a b", "é", "t" * 65, 5)),
     *(({"src-exclude-traces": tags}, "expected a list of 1 to 20 tags") for tags in ("a", [], ["a,b"], ["a"] * 21)),
     ({"src-exclude-traces": ["a"]}, "src-exclude-traces is of no use without src-exchange"),
+    ({"src-follow-bindings": 1}, "src-follow-bindings: 1, expected true or false"),
+    ({"src-follow-bindings": True}, "src-follow-bindings is of no use without src-exchange"),
     ({"dest-queue-args": {"x": "y" * 9000}}, "octets, at most 8192 are possible"),
     ({"dest-uri": "amqp://", "dest-queue": "a"}, "src-queue and dest-queue are both 'a' of this cluster"),
     ({"dest-uri": "amqp://", "dest-queue": None}, "dest-queue: None, expected a name"),
 ]
+
+
+ROUTE: dict[str, Any] = {
+    "src-uri": REMOTE,
+    "src-exchange": "x",
+    "src-exchange-queue": "b",
+    "dest-uri": "amqp://",
+    "dest-exchange": "x",
+    "src-follow-bindings": True,
+}
+
+
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        ({"dest-uri": REMOTE}, "dest-uri is this cluster, amqp://, and src-uri another one"),
+        ({"src-uri": "amqp:///v"}, "dest-uri is this cluster, amqp://, and src-uri another one"),
+        ({"dest-exchange": "y"}, "src-exchange and dest-exchange have one name"),
+        ({"src-exchange-key": "k"}, "and src-exchange-key exclude each other"),
+        ({"dest-exchange-key": "k"}, "and dest-exchange-key exclude each other"),
+        ({"dest-queue": "q"}, "expected dest-queue or dest-exchange, and not both"),
+    ],
+)
+def test_what_is_no_route_that_follows_bindings(keys: dict[str, Any], text: str) -> None:
+    for host in ("amqp://", "amqp:///v"):
+        check_parameter(SHOVEL, {**ROUTE, "dest-uri": host})
+    with pytest.raises(ValueError) as found:
+        check_parameter(SHOVEL, {**ROUTE, **keys})
+    assert text in str(found.value)
+
+
+def test_a_virtual_host_of_this_cluster() -> None:
+    hosts = {"amqp://": "/", "amqp:///": "/", "amqp:///%2f": "/", "amqp:///shop": "shop", "amqp:///a%2Fb": "a/b"}
+    assert {each: local_host(each) for each in hosts} == hosts and local_host(["amqp:///shop"]) == "shop"
+    assert local_host("amqp:///a/b") is local_host(REMOTE) is local_host(5) is None
+    within = {**VALUE, "dest-uri": "amqp:///v", "dest-queue": "a"}
+    check_parameter(SHOVEL, within)
+    with pytest.raises(ValueError, match="both 'a' of this cluster"):
+        check_parameter(SHOVEL, {**within, "src-uri": "amqp:///v"})
 
 
 @pytest.mark.parametrize(("keys", "text"), WRONG)

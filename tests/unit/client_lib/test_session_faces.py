@@ -15,7 +15,7 @@ DOCUMENTED = {
     *("acknowledge", "reject", "release", "fence", "unsettled", "sync", "close", "check_error"),
     *("transactional", "commit", "rollback", "get_error", "set_async_exception_notify_handler"),
     *("declare_queue", "declare_exchange", "bind_queue", "unbind_queue", "bind_exchange", "unbind_exchange"),
-    *("delete_queue", "delete_exchange", "purge_queue", "declare"),
+    *("delete_queue", "delete_exchange", "purge_queue", "declare", "manage"),
 }
 
 
