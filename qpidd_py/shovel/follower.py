@@ -11,11 +11,16 @@ may change them beside us: they are looked at when a run begins, once more after
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from itertools import chain, repeat
+from struct import error as StructError
 from typing import Any, Final, NamedTuple
+
+from pika.exceptions import UnsupportedAMQPFieldException
 
 from client_lib import InvalidOption, MessagingError, ServerError, aio
 from qpidd_py.amqp.fields import decode_table, encode_table
@@ -167,6 +172,8 @@ class Follower:
         """The tag of the source."""
         self._made: dict[Terms, set[Path]] = {}
         self._refused: set[Bound] = set()
+        self._session: aio.Session | None = None
+        """On which bindings are made; the source closes it if it refuses one."""
 
     async def begin(self, source: aio.Connection) -> None:
         """Raises NotOurs for a source that is none."""
@@ -260,35 +267,47 @@ class Follower:
                 del self._made[each]
 
     async def _change(self, source: aio.Connection, method: str, those: list[Bound]) -> None:
-        if not those:
-            return
-        try:
-            async with await source.session() as session:
-                await asyncio.gather(*(self._declare(session, method, each) for each in those))
-        except ServerError as error:
-            if error.reply_code != ReplyCode.ACCESS_REFUSED:
-                raise
-            for each in those:
-                await self._try(source, method, each)
+        if self._session is None:
+            self._session = await source.session()
+        session = self._session
+        answers = await asyncio.gather(
+            *(self._declare(session, method, each) for each in those), return_exceptions=True
+        )
+        lacking = [each for each, answer in zip(those, answers, strict=True) if answer is not None]
+        for error in (answer for answer in answers if answer is not None and not _is_refusal(answer)):
+            raise error
+        if lacking:
+            self._session = None
+            with contextlib.suppress(MessagingError):
+                await session.close()
+        for each in lacking:
+            await self._try(source, method, each)
 
     async def _try(self, source: aio.Connection, method: str, bound: Bound) -> None:
         """One that the source refuses must not stand in the way of the others."""
         try:
             async with await source.session() as session:
                 await self._declare(session, method, bound)
-        except ServerError as error:
-            if error.reply_code != ReplyCode.ACCESS_REFUSED:
+        except Exception as error:
+            if not _is_refusal(error):
                 raise
             self._refused.add(bound)
             log.warning("shovel %s: a binding is left out: %s", self._name, error)
 
     async def _declare(self, session: aio.Session, method: str, bound: Bound) -> None:
         (key, arguments), path = bound
-        table = decode_table(arguments)[0]
+        table = sendable(decode_table(arguments)[0])
         if path:
             table[FED_PATH] = ",".join(path)
         where = {"queue": self._queue, "exchange": self._exchange, "routing_key": key, "arguments": table}
         await session.declare(method, False, **where)
+
+
+def _is_refusal(error: BaseException) -> bool:
+    """Of one binding: the source refuses it, or its arguments cannot be sent."""
+    if isinstance(error, ServerError):
+        return error.reply_code in (ReplyCode.ACCESS_REFUSED, ReplyCode.PRECONDITION_FAILED)
+    return isinstance(error, UnsupportedAMQPFieldException | ValueError | TypeError | StructError)
 
 
 async def _within(waiting: Any, seconds: float) -> None:
@@ -299,6 +318,29 @@ async def _within(waiting: Any, seconds: float) -> None:
         pass
 
 
+def sendable(value: Any) -> Any:
+    """As pika takes it: octets of both kinds are sent as one kind."""
+    if isinstance(value, dict):
+        return {name: sendable(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [sendable(each) for each in value]
+    return bytes(value) if isinstance(value, bytearray) else value
+
+
+def canonical(value: Any) -> Any:
+    """The same for what is to be sent, and for what the source shows of it then: else it would be bound anew, and
+    unbound."""
+    if isinstance(value, dict):
+        return {name: canonical(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [canonical(each) for each in value]
+    if isinstance(value, Decimal):
+        return value.normalize()
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int(value)  # of 64 bits, or a time: equal ones match
+    return bytearray(value) if isinstance(value, bytes) else value
+
+
 def _destination(item: Json) -> Destination:
     return bool(item["to_exchange"]), str(item["destination"])
 
@@ -307,5 +349,5 @@ def _read(item: Json) -> tuple[Destination, Bound]:
     """Of an answer."""
     table = decode_table(b64decode(item["arguments"]))[0]
     path = read_path(table.get(FED_PATH))
-    rest = {name: value for name, value in table.items() if name not in _KEPT_HERE}
+    rest = {name: canonical(value) for name, value in table.items() if name not in _KEPT_HERE}
     return _destination(item), Bound((b64decode(item["key"]), encode_table(rest)), path)
