@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 KEPT: Final = 20_000
@@ -30,20 +31,26 @@ class Followed:
 
     def __init__(self, history: str) -> None:
         self.history, self.last = history, 0
-        self._kept: deque[Change] = deque(maxlen=KEPT)
+        self._kept: deque[Change] = deque()
 
     def note(self, added: bool, key: tuple[str, bool, str, bytes, bytes], arguments: Mapping[str, Any]) -> None:
         """`key`: of the binding."""
-        self.last += 1
-        self._kept.append(Change(added, *key[1:4], arguments))
+        self._put(Change(added, *key[1:4], arguments))
 
     def note_lost(self, to_exchange: bool, destination: str) -> None:
+        self._put(Change(False, to_exchange, destination, None, {}))
+
+    def _put(self, change: Change) -> None:
         self.last += 1
-        self._kept.append(Change(False, to_exchange, destination, None, {}))
+        self._kept.append(change)
+        if len(self._kept) > KEPT:  # nobody asks any more
+            self._kept.clear()
 
     def after(self, number: int, most: int) -> list[Change] | None:
-        """The first of them behind a number; None: they are not kept any more."""
-        begin = number - (self.last - len(self._kept))
-        if begin < 0 or number > self.last:
+        """The first of them behind a number, before which they are forgotten; None: they are not kept any more."""
+        seen = number - (self.last - len(self._kept))
+        if seen < 0 or number > self.last:
             return None
-        return [self._kept[at] for at in range(begin, min(begin + most, len(self._kept)))]
+        for _ in range(seen):
+            self._kept.popleft()
+        return list(islice(self._kept, most))

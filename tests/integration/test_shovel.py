@@ -466,7 +466,7 @@ def test_who_may_see_and_set_shovels(house: House) -> None:
     parameter = ("set_parameter", "shovel", "s", value), ("list_parameters",), ("clear_parameter", "shovel", "s")
     for words in (*parameter, ("restart_shovel", "s")):
         assert "has no tag policymaker or administrator" in ctl(*words, login="anna/x", code=1)
-    assert ctl("shovel_status", login="anna/x").startswith("name\tstate")
+    assert ctl("shovel_status", login="anna/x").startswith("vhost\tname\tstate")
     ctl("set_user_tags", "anna", "policymaker")
     ctl("set_parameter", "shovel", house.name, value, login="anna/x")
     ctl("set_permissions", "anna", "^mine$", "^(mine|amq.default)$", "^mine$")
