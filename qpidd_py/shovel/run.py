@@ -24,7 +24,8 @@ from qpidd_py.broker.parameters import NEVER, NO_ACK, ON_CONFIRM, ON_PUBLISH, QU
 from qpidd_py.cli.output import describe
 from qpidd_py.errors import ReplyCode
 from qpidd_py.shovel.federation import Verdict, traces
-from qpidd_py.shovel.follower import Follower, Here
+from qpidd_py.shovel.follower import Follower
+from qpidd_py.shovel.here import Here
 
 PREFETCH: Final = 1000
 CLOSE_TIME: Final = 1.0

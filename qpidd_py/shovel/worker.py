@@ -22,7 +22,7 @@ from qpidd_py.cli.output import describe
 from qpidd_py.errors import ReplyCode
 from qpidd_py.shovel.beside import Broker, Json
 from qpidd_py.shovel.federation import Path
-from qpidd_py.shovel.follower import Here, Place, place_of
+from qpidd_py.shovel.here import Here, Place, place_of
 from qpidd_py.shovel.run import Run, take_down
 
 log = logging.getLogger(__name__)

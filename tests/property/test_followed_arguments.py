@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qpidd_py.amqp.fields import Int64, Timestamp, decode_table, encode_table
-from qpidd_py.shovel.follower import canonical, sendable
+from qpidd_py.shovel.bound import canonical, sendable
 
 LEAVES = st.one_of(
     st.none(),

@@ -8,11 +8,16 @@ from typing import Any
 import pytest
 
 from client_lib import InvalidOption
-from qpidd_py.shovel.follower import Follower, Here, NotOurs, Place, place_of
+from qpidd_py.shovel.follower import Follower
+from qpidd_py.shovel.here import Here, NotOurs, Place, place_of
 
 VALUE = {
-    "src-uri": "amqp://far", "src-exchange": "x", "src-exchange-queue": "b", "dest-uri": "amqp:///v",
-    "dest-exchange": "x", "src-follow-bindings": True,
+    "src-uri": "amqp://far",
+    "src-exchange": "x",
+    "src-exchange-queue": "b",
+    "dest-uri": "amqp:///v",
+    "dest-exchange": "x",
+    "src-follow-bindings": True,
 }
 
 
