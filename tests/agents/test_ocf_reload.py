@@ -1,10 +1,12 @@
 """Parameters of the resource that change while a broker runs: it goes on, and so do the monitors."""
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
-from tests.agents.ocf import TIME, Agent
+from tests.agents.ocf import TIME, Agent, write_program
 from tests.support.wait import wait_for, wait_logged
 
 SUCCESS, NOT_RUNNING, PROMOTED = 0, 7, 8
@@ -77,3 +79,141 @@ def test_a_refused_change_is_logged(primary: Agent) -> None:
 
 def test_a_login_is_kept_from_other_users(primary: Agent) -> None:
     assert (primary.rsctmp / "qpidd-broker.started").stat().st_mode & 0o777 == 0o600
+
+
+# ---- Pacemaker calls no `reload-agent` on a node whose last action was a demote
+
+
+READS = "reads its configuration"
+MISSED = "changed, and not reloaded by Pacemaker: "
+
+
+def monitors(agent: Agent, times: int = 3) -> None:
+    """A series without the held ones: each is the first."""
+    for _ in range(times):
+        for marker in agent.rsctmp.glob("*.monitor-*"):
+            marker.unlink()
+        assert agent("monitor", interval=300).code == PROMOTED
+
+
+def test_a_monitor_applies_what_was_not_reloaded_once(primary: Agent, tmp_path: Path) -> None:
+    monitors(primary)
+    assert MISSED not in primary.log, "nothing has changed"
+    primary.parameters |= {"heartbeat": "2s", "options": f"{primary.parameters['options']} --broker-name other"}
+    pid = primary.pid
+    monitors(primary)
+    assert primary.log.count(f"{MISSED}heartbeat, options") == primary.log.count(READS) == 1
+    wait_for(lambda: "SIGHUP" in (tmp_path / "broker.log").read_text(), TIME, "it has read the file")
+    assert primary.pid == pid
+    del primary.parameters["heartbeat"]
+    monitors(primary)
+    assert primary.log.count(f"{MISSED}heartbeat\n") == 1, "back again is a change, too"
+
+
+def test_a_held_monitor_ends_with_the_change_and_the_next_is_held(primary: Agent) -> None:
+    """The first one of the new series applies it, though the marker of the old one may still be there."""
+    assert primary("monitor", interval=300).code == PROMOTED
+    primary.parameters["heartbeat"] = "2s"
+    assert primary("monitor", interval=300).code == PROMOTED, "it is not held after the checks"
+    assert READS in primary.log
+    assert primary.held(interval=300).poll() is None
+
+
+def test_after_reload_agent_no_monitor_does_it_again(primary: Agent) -> None:
+    primary.parameters["heartbeat"] = "2s"
+    assert primary("reload-agent").code == SUCCESS
+    monitors(primary)
+    assert MISSED not in primary.log and primary.log.count(READS) == 1
+
+
+def test_a_refused_change_is_said_once_and_fails_no_monitor(primary: Agent) -> None:
+    primary.parameters["options"] = "--no-such-option 1"
+    monitors(primary)
+    assert primary.log.count("the next start will fail") == 1
+    assert READS not in primary.log and primary.alive
+
+
+def test_a_check_that_hangs_fails_no_monitor(primary: Agent, tmp_path: Path) -> None:
+    write_program(tmp_path / "bin" / "qpidd", "exec sleep 3600")
+    primary.parameters["heartbeat"] = "2s"
+    assert primary("monitor", interval=300, timeout=6000).code == PROMOTED
+    assert "changed parameters are not checked" in primary.log
+    monitors(primary, 1)
+    assert primary.log.count(READS) == 1
+
+
+def test_a_probe_and_a_start_apply_nothing(primary: Agent) -> None:
+    primary.parameters["heartbeat"] = "2s"
+    assert primary("monitor").code == PROMOTED
+    assert READS not in primary.log
+    assert primary("stop").code == SUCCESS
+    assert not list(primary.rsctmp.glob("*applied*"))
+    assert primary("start").code == SUCCESS
+    assert primary("monitor", interval=300).code == SUCCESS
+    assert MISSED not in primary.log, "it was started with this"
+
+
+def test_a_monitor_of_a_stopped_broker_applies_nothing(agent: Agent) -> None:
+    agent.parameters["options"] = "--no-such-option 1"
+    assert agent("monitor", interval=300).code == NOT_RUNNING
+    assert not agent.rsctmp.joinpath("qpidd-broker.applied").exists()
+
+
+def test_without_a_note_the_parameters_of_now_are_taken_for_applied(primary: Agent) -> None:
+    """An earlier version of the agent has started the broker, and was replaced while it runs."""
+    note = primary.rsctmp / "qpidd-broker.applied"
+    note.unlink()
+    primary.parameters["heartbeat"] = "2s"
+    monitors(primary, 1)
+    assert MISSED not in primary.log and note.stat().st_mode & 0o777 == 0o600
+    primary.parameters["heartbeat"] = "3s"
+    monitors(primary)
+    assert primary.log.count(MISSED) == 1
+
+
+def test_a_note_that_cannot_be_written_stops_the_change_and_no_monitor(primary: Agent) -> None:
+    """Otherwise each monitor would begin again.  When there is room, it is done."""
+    blocked = primary.rsctmp / "qpidd-broker.applied-next"
+    blocked.mkdir()
+    primary.parameters["heartbeat"] = "2s"
+    monitors(primary)
+    assert "changed parameters are not applied (heartbeat)" in primary.log and READS not in primary.log
+    assert primary.held(interval=300).poll() is None, "it is held as ever"
+    blocked.rmdir()
+    monitors(primary)
+    assert primary.log.count(READS) == 1
+
+
+@pytest.mark.parametrize("name", ["applied", "applied-next"])
+def test_a_note_that_cannot_be_read_fails_nothing(primary: Agent, name: str) -> None:
+    path = primary.rsctmp / f"qpidd-broker.{name}"
+    path.unlink(missing_ok=True)
+    path.mkdir()
+    primary.parameters["heartbeat"] = "2s"
+    assert primary("reload-agent").code == SUCCESS
+    monitors(primary)
+    assert primary("stop").code == SUCCESS
+
+
+def test_an_interrupted_monitor_leaves_the_change_to_the_next(primary: Agent, tmp_path: Path) -> None:
+    """Pacemaker ends it and its children by SIGKILL, for a promote."""
+    program = tmp_path / "bin" / "qpidd"
+    before, began = program.read_text(), tmp_path / "began"
+    write_program(program, f"touch {began}; exec sleep 3600")
+    primary.parameters["heartbeat"] = "2s"
+    monitor = primary.spawn("monitor", interval=300)
+    wait_for(began.exists, TIME, "the checks have begun")
+    os.killpg(monitor.pid, signal.SIGKILL)
+    program.write_text(before)
+    monitors(primary)
+    assert primary.log.count(READS) == 1
+
+
+def test_many_calls_at_once_fail_nothing(primary: Agent) -> None:
+    primary.parameters["heartbeat"] = "2s"
+    calls = [primary.spawn("monitor", interval=interval) for interval in (200, 300, 400)]
+    calls.append(primary.spawn("reload-agent"))
+    assert [primary.result(call).code for call in calls] == [PROMOTED, PROMOTED, PROMOTED, SUCCESS]
+    seen = primary.log.count(READS)
+    monitors(primary)
+    assert primary.log.count(READS) == seen

@@ -20,6 +20,8 @@ BOOTED: Final = 60.0
 """Seconds until a node that was fenced is on again."""
 BALLAST: Final = 60_000
 """Messages of 1 KiB; a broker that has none of them takes them over in less than a second."""
+RELOAD: Final = "Result of reload-agent operation for qpidd"
+"""In Pacemaker's log."""
 PAGES: Final = 1_500
 """Messages of 64 KiB, more than a `memory-limit` of 64 MiB keeps in memory."""
 
@@ -337,23 +339,37 @@ def change_parameter(cluster: Cluster, trial: Trial) -> None:
     assert {node.name: cluster.broker_pid(node.name) for node in cluster.lab.nodes} == before
 
 
+def change_after_demotion(cluster: Cluster, trial: Trial) -> None:
+    """Pacemaker calls `reload-agent` on no node whose last action was a demote: the monitor there has to apply it."""
+    demoted = cluster.primary()
+    move(cluster, trial)
+    before = pacemaker_log(cluster, demoted).count(RELOAD)
+    change_parameter(cluster, trial)
+    assert pacemaker_log(cluster, demoted).count(RELOAD) == before, "then there is no need for it any more"
+
+
 def set_parameter(cluster: Cluster, trial: Trial, name: str, value: str) -> None:
     words = ("crm_resource", "--set-parameter", name, "--parameter-value", value, "-r", "qpidd")
-    before = {node.name: reloads(cluster, node.name) for node in cluster.lab.nodes}
+    before = {node.name: applied(cluster, node.name) for node in cluster.lab.nodes}
     trial.happen(f"parameter {name} set to {value}", cluster.primary(), lambda: cluster.on_any(*words))
 
-    def all_reloaded() -> bool:
-        return all(reloads(cluster, node) > number for node, number in before.items())
+    def all_applied() -> bool:
+        return all(applied(cluster, node) > number for node, number in before.items())
 
-    cluster.wait_for(all_reloaded, 60, "all nodes reload")
+    cluster.wait_for(all_applied, 60, f"all nodes apply it, more often than {before}")
     trial.served()
     cluster.calm()
 
 
-def reloads(cluster: Cluster, name: str) -> int:
-    """How often Pacemaker has had the agent reload its parameters there."""
-    log = cluster.node(name).disk / "var/log/pacemaker/pacemaker.log"
-    return log.read_text(errors="replace").count("Result of reload-agent operation for qpidd")
+def applied(cluster: Cluster, name: str) -> int:
+    """How often the agent has applied or refused changed parameters there."""
+    log = pacemaker_log(cluster, name)
+    return log.count("reads its configuration; other parameters") + log.count("changed parameters are refused")
+
+
+def pacemaker_log(cluster: Cluster, name: str) -> str:
+    """The agent writes to it, too."""
+    return (cluster.node(name).disk / "var/log/pacemaker/pacemaker.log").read_text(errors="replace")
 
 
 def rolling_restart(cluster: Cluster, trial: Trial) -> None:
@@ -388,6 +404,7 @@ DISASTERS: Final[dict[str, Disaster]] = {
     "standby": standby,
     "move": move,
     "parameter": change_parameter,
+    "parameter-after-demotion": change_after_demotion,
     "rolling-restart": rolling_restart,
 }
 LOSES: Final = frozenset({"power-cycle"})

@@ -11,7 +11,7 @@ from tests.pacemaker.cluster import Cluster, Setup, running
 SHORT = ("cut-primary",)
 LONG = (
     "two-in-a-row", "power-cycle", "kill9", "sigstop", "move", "standby", "catchup", "node", "freeze", "cut-backup",
-    "link-down", "corosync", "controld", "replace", "parameter", "rolling-restart",
+    "link-down", "corosync", "controld", "replace", "parameter", "parameter-after-demotion", "rolling-restart",
 )  # fmt: skip
 
 

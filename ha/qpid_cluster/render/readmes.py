@@ -45,7 +45,7 @@ changes and adds, and may be repeated; what is no longer in the file stays.
 | maintenance of a node | `crm_standby --update on --node NODE` (its broker stops and forgets its messages), `crm_standby --delete --node NODE` |
 | forget failures | `crm_resource --cleanup --resource qpidd` |
 | an option of the brokers | change `/etc/qpid/qpidd.conf` on every node, `kill -HUP $$(head -n 1 /var/lib/qpidd/lock)` there; the log names what waits for a restart |
-| a parameter of the resource | `crm_resource --resource qpidd --set-parameter heartbeat --parameter-value 2s`, pcs or crmsh; no broker is restarted |
+| a parameter of the resource | `crm_resource --resource qpidd --set-parameter heartbeat --parameter-value 2s`, pcs or crmsh; no broker is restarted. Every node logs `reads its configuration`, or why the change is refused (`pacemaker.log`) |
 | what has happened | `failover-report` with `/var/log/pacemaker` (also `qpid-alerts.jsonl`, written by an alert of Pacemaker), `/var/log/corosync` and `/var/lib/qpidd/events` of all nodes |
 | why is no broker promoted | `crm_mon -1A` (scores), `qpid-ha status --all -v` |
 

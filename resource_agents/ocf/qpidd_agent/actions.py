@@ -7,6 +7,7 @@ import os
 import time
 
 from qpidd_agent.beats import BEATS_IN_SILENCE, allowed_silence, environment
+from qpidd_agent.changes import reload_agent
 from qpidd_agent.marker import forget_demote, note_demote, remove_markers
 from qpidd_agent.monitor import check_user, monitor
 from qpidd_agent.ocf import (
@@ -18,11 +19,12 @@ from qpidd_agent.ocf import (
     Operation,
     log,
 )
-from qpidd_agent.parameters import Parameters, account, check, refused, words
-from qpidd_agent.process import SIGHUP, Process, end, find
+from qpidd_agent.parameters import Parameters, account, check
+from qpidd_agent.process import Process, end, find
 from qpidd_agent.running import forget_start, note_start
 from qpidd_agent.score import STANDALONE, Standing
-from qpidd_agent.tool import ask_standing, order, run, write_score
+from qpidd_agent.settings import check_files, check_settings, identity, settings, validate_all
+from qpidd_agent.tool import ask_standing, order, write_score
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,7 +77,7 @@ def _launch(parameters: Parameters, operation: Operation) -> None:
     if os.geteuid() not in (0, user):
         raise Failure(OCF_ERR_PERM, f"user id {os.geteuid()} may not start a broker as {parameters.user}")
     _make_data_dir(parameters, user, group)
-    _check_files(parameters)
+    check_files(parameters)
     _spare_from_oom()
     done = subprocess.run(
         command(parameters, operation),
@@ -86,37 +88,14 @@ def _launch(parameters: Parameters, operation: Operation) -> None:
         env=variables,
         umask=0o027,
         check=False,
-        **_identity(parameters),  # type: ignore[call-overload]
+        **identity(parameters),  # type: ignore[call-overload]
     )
     said = done.stdout.decode(errors="replace").strip()
     if done.returncode:
-        _check_settings(parameters)
+        check_settings(parameters)
         raise Failure(OCF_ERR_GENERIC, f"{parameters.binary} does not start: {said or done.returncode}")
     if said:
         log("notice", said)
-
-
-def _identity(parameters: Parameters) -> "dict[str, object]":
-    """Arguments of `subprocess` for a child of the broker's user; none for our own, or without the right."""
-    user, group, _ = account(parameters.user)
-    if os.geteuid() != 0 or user == 0:
-        return {}
-    return {"user": user, "group": group, "extra_groups": os.getgrouplist(parameters.user, group)}
-
-
-def _check_files(parameters: Parameters) -> None:
-    """Raises `Failure` for files that the broker's user cannot use.  A child of that user tests: root may use all."""
-    for path, flag, what in ((parameters.config_file, "-r", "read"), (parameters.data_dir, "-w", "write to")):
-        if path and os.path.exists(path) and run(["test", flag, path], None, _identity(parameters))[0]:
-            raise Failure(OCF_ERR_PERM, f"user {parameters.user} cannot {what} {path}")
-
-
-def _check_settings(parameters: Parameters) -> None:
-    """Raises `Failure` for settings that the broker refuses."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("QPID_", "OCF_"))}
-    code, text = run([parameters.binary, "--check-config", *_settings(parameters)], kept, _identity(parameters))
-    if code and text:
-        raise refused(f"the broker refuses its settings: {text}")
 
 
 def _spare_from_oom() -> None:
@@ -132,13 +111,7 @@ def command(parameters: Parameters, operation: Operation) -> "list[str]":
     result = [parameters.binary, "--daemon"]
     if operation.timeout:
         result += ["--wait", f"{operation.half:g}"]
-    return result + _settings(parameters)
-
-
-def _settings(parameters: Parameters) -> "list[str]":
-    result = ["--config", parameters.config_file] if parameters.config_file else []
-    result += ["--data-dir", parameters.data_dir, "--port", parameters.port]
-    return result + words(parameters.options)
+    return result + settings(parameters)
 
 
 def _make_data_dir(parameters: Parameters, user: int, group: int) -> None:
@@ -268,33 +241,6 @@ def _refuse_stopped(process: Process) -> None:
 
 def notify(parameters: Parameters, operation: Operation) -> int:
     """Nothing to do: the brokers inform each other."""
-    return OCF_SUCCESS
-
-
-def validate_all(parameters: Parameters, operation: Operation) -> int:
-    """Also runs `qpidd --check-config`, so that the broker validates its own options, as its user."""
-    check(parameters)
-    _check_files(parameters)
-    _check_settings(parameters)
-    return OCF_SUCCESS
-
-
-def reload_agent(parameters: Parameters, operation: Operation) -> int:
-    """Parameters have changed: the broker reads its file again (SIGHUP), the rest takes effect at its next start.
-
-    The result is success even if they are wrong: a failure would make Pacemaker restart all brokers together.
-    """
-    process = find(parameters)
-    if process is None:
-        return OCF_NOT_RUNNING
-    wanted = Parameters(os.environ)
-    try:
-        validate_all(wanted, operation)
-    except Failure as failure:
-        log("error", f"changed parameters are refused, and the next start will fail: {failure.reason}")
-        return OCF_SUCCESS
-    process.signal(SIGHUP)
-    log("notice", f"process {process.pid} reads its configuration; other parameters count from its next start")
     return OCF_SUCCESS
 
 

@@ -24,8 +24,10 @@ that is stopped loses the messages in its memory, one that is demoted keeps them
 as soon as another one has been promoted.
 
 A changed parameter restarts no broker: with the action reload-agent a broker reads its configuration file again, as
-with SIGHUP; its log says which options wait for a restart. Binary, config, port, data_dir, user and options, and a
-heartbeat below 1s, count from the next start of each broker: qpid-cluster rolling-restart --manager pacemaker.
+with SIGHUP; its log says which options wait for a restart. On a node whose last action was a demote Pacemaker calls no
+reload-agent: there the next monitor does the same, once, and logs "not reloaded by Pacemaker". Binary, config, port,
+data_dir, user and options, and a heartbeat below 1s, count from the next start of each broker: qpid-cluster
+rolling-restart --manager pacemaker.
 """
 
 PARAMETERS = (

@@ -36,6 +36,7 @@ from qpidd_agent.ocf import (
 )
 from qpidd_agent.parameters import Parameters, account, check
 from qpidd_agent.process import Process, find
+from qpidd_agent.running import missed
 from qpidd_agent.score import code
 from qpidd_agent.tool import ask_standing, write_score
 
@@ -50,6 +51,8 @@ def monitor(parameters: Parameters, operation: Operation) -> int:
         check(parameters)  # not while a broker runs: it goes on, and a wrong parameter must not stop all of them
         return gone(parameters, operation, before.found == OCF_RUNNING_PROMOTED)
     check_user(parameters, process)
+    if _caught_up(parameters, operation, process):
+        before = Before(0, before.found, before.last)  # not held, since the timeout is used up in part
     if before.pid == process.pid and may_hold(operation):
         now = hold(parameters, operation, process, before)
     else:
@@ -57,6 +60,16 @@ def monitor(parameters: Parameters, operation: Operation) -> int:
     if may_hold(operation) and now.found in (OCF_SUCCESS, OCF_RUNNING_PROMOTED):
         set_marker(operation, now)
     return now.found
+
+
+def _caught_up(parameters: Parameters, operation: Operation, process: Process) -> bool:
+    """True if that took time: parameters had changed that Pacemaker has not had reloaded.  A probe changes nothing."""
+    names = missed(parameters, operation) if operation.interval else []
+    if not names:
+        return False
+    from qpidd_agent.changes import catch_up
+
+    return catch_up(parameters, operation, process, names)
 
 
 def look(parameters: Parameters, operation: Operation, process: Process, before: int) -> int:

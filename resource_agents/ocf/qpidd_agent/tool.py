@@ -1,6 +1,7 @@
 """Requests to the broker (its standing, orders), and the command that writes the score in Pacemaker.  Shell."""
 
 import os
+import time
 
 from qpidd_agent.ocf import OCF_ERR_GENERIC, OCF_ERR_INSTALLED, Failure, Operation, log
 from qpidd_agent.parameters import Parameters
@@ -17,11 +18,13 @@ def run(
     command: "Sequence[str]",
     environment: "Mapping[str, str] | None" = None,
     identity: "Mapping[str, object] | None" = None,
+    deadline: "float | None" = None,
 ) -> "tuple[int, str]":
     """Run a command, as `identity` (arguments of `subprocess`).  Returns its exit code and output, with errors.  Raises
-    `Failure` if it cannot be started."""
+    `Failure` if it cannot be started, or is killed at the deadline (of the monotonic clock)."""
     import subprocess
 
+    limit = None if deadline is None else max(0.01, deadline - time.monotonic())
     try:
         done = subprocess.run(
             command,
@@ -30,10 +33,13 @@ def run(
             stderr=subprocess.STDOUT,
             env=environment,
             check=False,
+            timeout=limit,
             **(identity or {}),  # type: ignore[call-overload]
         )
     except OSError as error:
         raise Failure(OCF_ERR_INSTALLED, f"cannot run {command[0]}: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise Failure(OCF_ERR_GENERIC, f"{command[0]} has not ended in time and is killed") from None
     return done.returncode, done.stdout.decode(errors="replace").strip()
 
 
