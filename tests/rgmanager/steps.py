@@ -13,8 +13,8 @@ def clustered(node: Node, *others: str, **options: str) -> Node:
     """A member of a cluster with addresses where no process listens, or with `others`."""
     url = ",".join((node.address, *(others or ("127.0.0.1:1",))))
     settings = {"ha_cluster": "yes", "ha_brokers_url": url, "ha_replicate": "all", "link_heartbeat_interval": "0.5"}
-    settings |= {"ha_safety": "manager", "ha_registry": "none"}
-    node.configure(ha_username=USER, ha_password=PASSWORD, **{**settings, **options})
+    settings |= {"ha_safety": "manager", "ha_registry": "none", "ha_username": USER, "ha_password": PASSWORD}
+    node.configure(**{**settings, **options})
     node.set(QPID_HA_OPTIONS=f"--config {node.config} --timeout 5", QPID_PROMOTE_WAIT="0", QPID_WAIT="10")
     return node
 

@@ -174,3 +174,73 @@ def test_without_the_lock_it_would_kill_what_was_just_started(node: Node) -> Non
         fcntl.flock(file, fcntl.LOCK_EX)
         assert node.call("qpidd", "stop", QPID_HA_LOCK_HELD="yes") == (0, "Stopping qpidd: OK")
     assert node.pid is None
+
+
+# ---- settings and the configuration change while the broker runs, as for a rolling restart
+
+
+CHANGES = {
+    "port": {"port": "1"},
+    "password": {"ha_password": "changed"},
+    "password file": {"ha_password_file": "/nonexistent"},
+    "directory": {"data_dir": "/nonexistent/elsewhere"},
+    "nonsense": {"no_such_option": "1"},
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_a_changed_file_fails_no_service(node: Node, what: str) -> None:
+    """Otherwise rgmanager would restart all brokers within a second, and nobody keeps the messages."""
+    ok(clustered(node), "qpidd-primary", "start")
+    pid = node.pid
+    clustered(node, **CHANGES[what])
+    for script in BOTH:
+        ok(node, script, "status")
+    assert "is primary and goes on running" in ok(node, "qpidd", "stop")
+    assert node.pid == pid
+    ok(node, "qpidd-primary", "stop")
+    assert node.pid is None
+    assert not list(node.directory.glob("subsys.conf*")), "a password may be in it"
+
+
+def without_password(node: Node) -> None:
+    lines = node.config.read_text().splitlines(keepends=True)
+    node.config.write_text("".join(line for line in lines if not line.startswith("ha-password=")))
+
+
+@pytest.mark.parametrize("make_node", SHELLS, indirect=True)
+def test_a_restart_takes_the_changed_file(node: Node) -> None:
+    """Also the password of a file: the copy has the one that the broker was started with."""
+    secret = node.directory / "secret"
+    secret.write_text("one\n")
+    secret.chmod(0o600)
+    clustered(node, ha_password_file=str(secret))
+    without_password(node)
+    ok(node, "qpidd", "start")
+    kept = node.directory / "subsys.conf"
+    assert kept.stat().st_mode & 0o777 == 0o600
+    secret.write_text("two\n")
+    elsewhere = node.directory / "var" / "new"
+    clustered(node, ha_password_file=str(secret), data_dir=str(elsewhere))
+    without_password(node)
+    ok(node, "qpidd", "status")
+    ok(node, "qpidd", "restart")
+    assert (elsewhere / "lock").exists() and node.pid is None
+    ok(node, "qpidd", "status")
+    ok(node, "qpidd", "stop")
+    assert not (elsewhere / "lock").exists()
+
+
+@pytest.mark.parametrize("content", ["", "# 1\n", "# 1 /nonexistent\nport=1\n", "\0\xff\n"])
+def test_a_copy_that_says_nothing_is_not_used(node: Node, content: str) -> None:
+    """An earlier version has started the broker, the disk was full, or the broker has died since."""
+    ok(clustered(node), "qpidd-primary", "start")
+    kept = node.directory / "subsys.conf"
+    kept.write_text(content)
+    for script in BOTH:
+        ok(node, script, "status")
+    kept.unlink()
+    kept.mkdir()
+    for script in BOTH:
+        ok(node, script, "status")
+    ok(node, "qpidd-primary", "restart")
