@@ -217,3 +217,14 @@ def test_many_calls_at_once_fail_nothing(primary: Agent) -> None:
     seen = primary.log.count(READS)
     monitors(primary)
     assert primary.log.count(READS) == seen
+
+
+def test_a_full_disk_delays_the_change(primary: Agent) -> None:
+    full = primary.rsctmp / "qpidd-broker.applied-next"
+    full.symlink_to("/dev/full")
+    primary.parameters["heartbeat"] = "2s"
+    monitors(primary)
+    assert READS not in primary.log
+    full.unlink()
+    monitors(primary)
+    assert primary.log.count(READS) == 1

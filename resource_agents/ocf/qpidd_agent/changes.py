@@ -12,7 +12,7 @@ import os
 from qpidd_agent.ocf import OCF_ERR_GENERIC, OCF_NOT_RUNNING, OCF_SUCCESS, Failure, Operation, log
 from qpidd_agent.parameters import Parameters
 from qpidd_agent.process import SIGHUP, Process, find
-from qpidd_agent.running import keep_applied, note_applied, write_applied
+from qpidd_agent.running import keep_applied, no_room, note_applied, write_applied
 from qpidd_agent.settings import validate_all
 
 TYPE_CHECKING = False
@@ -39,10 +39,11 @@ def catch_up(parameters: Parameters, operation: Operation, process: Process, nam
 
     The note is written before, since each monitor would begin again if it cannot be, and counts only after: when
     Pacemaker ends the monitor meanwhile, the next one begins again."""
+    said = no_room(operation)
     try:
         write_applied(parameters, operation)
     except OSError as error:
-        log("warning", f"changed parameters are not applied ({', '.join(names)}): {error}")
+        log("debug" if said else "warning", f"changed parameters are not applied ({', '.join(names)}): {error}")
         return False
     log("notice", f"changed, and not reloaded by Pacemaker: {', '.join(names)}")
     try:

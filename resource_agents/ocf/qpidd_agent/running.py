@@ -87,6 +87,14 @@ def write_applied(parameters: Parameters, operation: Operation) -> None:
         file.write(_given(parameters))
 
 
+def no_room(operation: Operation) -> bool:
+    """True if the last note could be made but not filled: the disk was full then."""
+    try:
+        return os.stat(operation.path(NEXT)).st_size == 0
+    except OSError:
+        return False
+
+
 def keep_applied(operation: Operation) -> None:
     try:
         os.replace(operation.path(NEXT), operation.path(APPLIED))
