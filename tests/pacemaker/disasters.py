@@ -372,6 +372,17 @@ def pacemaker_log(cluster: Cluster, name: str) -> str:
     return (cluster.node(name).disk / "var/log/pacemaker/pacemaker.log").read_text(errors="replace")
 
 
+def restart_all(cluster: Cluster, trial: Trial) -> None:
+    """What READMEs warn of: Pacemaker stops all brokers together.  With journals nothing is lost."""
+    before = {cluster.broker_pid(node.name) for node in cluster.lab.nodes}
+    primary = cluster.primary()
+    words = ("crm_resource", "--restart", "--resource", CLONE)
+    trial.happen("plain restart", primary, lambda: cluster.node(primary).run(*words, check=True, timeout=200))
+    trial.served(120)
+    cluster.calm(120)
+    assert not before & {cluster.broker_pid(node.name) for node in cluster.lab.nodes}
+
+
 def rolling_restart(cluster: Cluster, trial: Trial) -> None:
     """Every broker gets a new process, and nobody is without service for longer than a move takes."""
     before = {cluster.broker_pid(node.name) for node in cluster.lab.nodes}
@@ -405,9 +416,10 @@ DISASTERS: Final[dict[str, Disaster]] = {
     "move": move,
     "parameter": change_parameter,
     "parameter-after-demotion": change_after_demotion,
+    "restart": restart_all,
     "rolling-restart": rolling_restart,
 }
-LOSES: Final = frozenset({"power-cycle"})
+LOSES: Final = frozenset({"power-cycle", "restart"})
 """Where no broker survives."""
 
 

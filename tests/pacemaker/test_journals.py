@@ -28,7 +28,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     yield from running(SETUPS[request.param], tmp_path_factory.mktemp(f"journals-{request.param}"))
 
 
-@pytest.mark.parametrize("name", selection((), ("power-cycle", "node", "kill9")))
+@pytest.mark.parametrize("name", selection((), ("power-cycle", "restart", "node", "kill9")))
 def test_nothing_confirmed_is_lost(cluster: Cluster, name: str, tmp_path: Path) -> None:
     survive(cluster, name, tmp_path)
 

@@ -15,6 +15,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import IO
@@ -41,6 +42,8 @@ class Driver:
         """Virtual address → node."""
         self.outputs: list[str] = []
         """What the scripts said, but for status checks that found nothing wrong."""
+        self.checked: Counter[str] = Counter()
+        """Service → status checks that have ended."""
         self._manager = Manager(cluster)
         self._children: dict[int, Child] = {}
         self._lock = threading.RLock()
@@ -176,6 +179,7 @@ class Driver:
     def _tell(self, child: Child, code: int) -> None:
         child.output.seek(0)
         text, run = child.output.read().decode(errors="replace").strip(), child.run
+        self.checked[run.service] += run.action == "status"
         if code or run.action != "status":
             now = time.monotonic()
             self.outputs.append(f"{now:.3f} {run.node} {run.resource.name} {run.action} -> {code}: {text}")

@@ -14,11 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from ha.qpid_cluster.rolling import restart_all
 from testkit.judge import Verdict
 from tests.rgmanager.cluster import PRIMARY, TIMEOUT, Cluster, qpidd_service
 from tests.rgmanager.load import Load
 from tests.rgmanager.manager import DISABLED, FAILED, STARTED
-from tests.rgmanager.node import Node
+from tests.rgmanager.node import PASSWORD, Node
 from tests.support.slow import mostly_slow
 from tests.support.wait import wait_for
 
@@ -115,6 +116,49 @@ def test_hung_primary(cluster: Cluster, load: Load, figures: Figures) -> None:
     assert cluster.primary is new
     assert old.pid not in (None, pid)
     nothing_lost(load.finish())
+
+
+class Tool:
+    """What `qpid-cluster rolling-restart --manager rgmanager` asks of `clusvcadm`, done by the driver."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.states = cluster.states
+
+    def stop(self, node: str) -> None:
+        self._cluster.driver.disable(qpidd_service(node))
+
+    def start(self, node: str) -> None:
+        self._cluster.driver.enable(qpidd_service(node), node)
+
+    def move(self, node: str) -> None:
+        self._cluster.driver.relocate(PRIMARY, node)
+
+    def moved(self) -> None:
+        pass
+
+
+def test_files_are_changed_and_all_brokers_restarted_one_by_one(
+    cluster: Cluster, load: Load, figures: Figures
+) -> None:  # fmt: skip
+    """A password that is changed everywhere fails no status: else all brokers would be restarted together."""
+    before = {node.pid for node in cluster.nodes.values()}
+    files = {node.config: node.config.read_text() for node in cluster.nodes.values()}
+    for file, text in files.items():
+        file.write_text(text.replace(f"ha-password={PASSWORD}", "ha-password=changed"))
+        assert file.read_text() != text
+    checked = dict(cluster.driver.checked)
+    cluster.wait(lambda: all(cluster.driver.checked[name] > checked[name] + 1 for name in checked), "status of all")
+    for file, text in files.items():
+        file.write_text(f"{text}tcp-nodelay=yes\n")
+    assert {node.pid for node in cluster.nodes.values()} == before
+    begin, said = time.monotonic(), list[str]()
+    restart_all(Tool(cluster), cluster.wait, said.append)
+    settled(cluster, load, figures, "rolling restart", begin)
+    assert not {node.pid for node in cluster.nodes.values()} & before and len(said) == 4
+    nothing_lost(load.finish())
+    for file, text in files.items():
+        file.write_text(text)
 
 
 @pytest.mark.slow
