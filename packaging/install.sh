@@ -181,7 +181,9 @@ install_agents() {
     [ -d "$library/$name" ] || new_agent "$root" "$library/.new" "$library/$name"
     ln -sfn "$name" "$library/.link"
     mv -T "$library/.link" "$library/agent"
-    put_whole 0755 resource_agents/ocf/qpidd "$root$ocf_root/resource.d/qpid/qpidd"
+    for file in qpidd vip; do
+        put_whole 0755 "resource_agents/ocf/$file" "$root$ocf_root/resource.d/qpid/$file"
+    done
     for file in "$library"/*; do
         case ${file##*/} in agent | "$name" | "$before") ;; *) rm -rf "$file" ;; esac
     done

@@ -36,6 +36,7 @@ MODES = {
     "etc/logrotate.d/qpidd": 0o644,
     "etc/qpid/qpidd.conf": 0o640,
     "usr/lib/ocf/resource.d/qpid/qpidd": 0o755,
+    "usr/lib/ocf/resource.d/qpid/vip": 0o755,
     "usr/lib/systemd/system/qpid-cluster.service": 0o644,
     "usr/lib/systemd/system/qpid-shovel.service": 0o644,
     "usr/lib/systemd/system/qpidd-primary.service": 0o644,

@@ -107,11 +107,11 @@ run resource op add qpidd monitor interval=300ms timeout=20s role=Unpromoted
 # notify: Notifications cost a round of calls on all nodes before and after each promotion.
 run resource promotable qpidd qpidd-clone meta promoted-max=1 interleave=true notify=false
 
-# The address that clients connect to.
+# The address that clients connect to. ocf:heartbeat:IPaddr2 does the same, more slowly.
 # nic: The interface that has it.
 # resource-stickiness: It has no opinion of its own: else it would weigh on who is promoted.
 # monitor: Somebody may have taken it away by hand; the broker has its own monitor.
-run resource create --no-default-ops vip ocf:heartbeat:IPaddr2 ip=192.0.2.10 cidr_netmask=24 nic=eth0 \
+run resource create --no-default-ops vip ocf:qpid:vip ip=192.0.2.10 cidr_netmask=24 nic=eth0 \
     op start interval=0s timeout=20s \
     op stop interval=0s timeout=20s \
     op monitor interval=5s timeout=20s \

@@ -245,8 +245,8 @@ def _address(own: Deployment) -> Primitive:
     interface = Value("nic", own.interface, "The interface that has it.")
     return Primitive(
         id=ADDRESS,
-        agent="ocf:heartbeat:IPaddr2",
-        why="The address that clients connect to.",
+        agent="ocf:qpid:vip",
+        why="The address that clients connect to. ocf:heartbeat:IPaddr2 does the same, more slowly.",
         parameters=(
             Value("ip", own.virtual_ip),
             Value("cidr_netmask", str(own.netmask)),

@@ -8,7 +8,7 @@ SHORT = "AMQP 0-9-1 broker qpidd, active-passive"
 LONG = """
 The message broker qpidd as a promotable clone: one instance is promoted and serves clients (the primary), the
 others are backups that hold a hot copy of all replicated queues. Use it with promotable=true, promoted-max=1,
-notify=false, and an address (ocf:heartbeat:IPaddr2) colocated with the promoted instance.
+notify=false, and an address (ocf:qpid:vip) colocated with the promoted instance.
 
 Start never promotes: Pacemaker chooses the primary by a promotion score that each broker computes from what it holds.
 A broker refuses a promotion that could lose confirmed messages; the reason is shown as exit reason of the failed
