@@ -3,7 +3,7 @@
 Pacemaker calls `reload-agent` on a node when the last of `start`, `promote`, `demote` and `reload-agent` there is not a
 `demote`.  Its history of a resource has one entry for all of them (`qpidd_last_0`), and the scheduler compares the
 parameters of an entry only if it is a start, a promote or a single monitor (`process_rsc_history` in
-pcmk_sched_actions.c, 2.1 and 3.0).  So a node that has handed over its role is left out: only its monitors begin again,
+pcmk_sched_actions.c).  So a node that has handed over its role is left out: only its monitors begin again,
 with the new parameters.  There the monitor does what `reload-agent` would have done.
 """
 
