@@ -1,7 +1,7 @@
-"""One pure function for each cluster: in Spark's tasks if there are several, else in this process.
+"""One pure function for each cluster: in Spark's tasks if there are several and much to do, else in this process.
 
-Rows travel as JSON text (cluster, view, json), so one exchange serves views of any columns, and the function gets the
-same dictionaries everywhere: what is NULL is absent.  A cluster whose function fails costs its own tables only.
+To tasks rows travel as JSON text (cluster, view, json), so one exchange serves views of any columns.  The function gets
+the same dictionaries everywhere: what is NULL is absent.  A cluster whose function fails costs its own tables only.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ FAILED: Final = "failed"
 FAILURES: Final = "cluster string, kind string, text string"
 """Columns of the table `STEP_failures`: a solver's notes, and the clusters for which it failed (kind FAILED)."""
 SMALL: Final = 50_000
+"""So many rows need no tasks."""
+FEW: Final = 50_000
 """So many rows of all tables go through this process although tasks made them: a table costs Spark a job."""
 _PACKED: Final = "cluster string, name string, json string"
 
@@ -46,24 +48,29 @@ def per_cluster(
     `queries`: view → query with the column `cluster`.  The view `clusters` (cluster) tells whether there are several;
     it need not be complete."""
     wanted = {**tables, failures(step): FAILURES}
-    engine.view("packed", " union all ".join(_packed(engine, name, query) for name, query in queries.items()))
-    if isinstance(engine, SparkEngine) and len(engine.rows("select cluster from clusters limit 2")) > 1:
-        _in_tasks(engine, workspace, _task(step, solver, tuple(queries)), wanted)
+    if isinstance(engine, SparkEngine) and _is_much(engine, queries):
+        _in_tasks(engine, workspace, queries, _task(step, solver, tuple(queries)), wanted)
     else:
-        _keep(engine, workspace, _here(engine, step, solver, tuple(queries)), wanted)
+        _keep(engine, workspace, _here(engine, step, solver, queries), wanted)
 
 
-def _packed(engine: Engine, name: str, query: str) -> str:
-    text = "to_json(struct(v.*))" if engine.dialect.spark else "cast(to_json(v) as varchar)"
-    return f"select v.cluster as cluster, '{name}' as name, {text} as json from ({query}) as v"
+def _is_much(engine: Engine, queries: Mapping[str, str]) -> bool:
+    several = len(engine.rows("select cluster from clusters limit 2")) > 1
+    counts = (engine.rows(f"select count(*) as n from ({query})")[0]["n"] for query in queries.values())
+    return several and sum(counts) > SMALL
 
 
-def _here(engine: Engine, step: str, solver: Solver, names: Sequence[str]) -> Iterator[tuple[str, Row]]:
-    packed: dict[str, list[Row]] = defaultdict(list)
-    for row in engine.rows("select cluster, name, json from packed"):
-        packed[row["cluster"]].append(row)
-    for cluster in sorted(packed):
-        yield from _solved(step, solver, cluster, packed.pop(cluster), names)
+def _here(engine: Engine, step: str, solver: Solver, queries: Mapping[str, str]) -> Iterator[tuple[str, Row]]:
+    found: dict[str, dict[str, list[Row]]] = defaultdict(lambda: {name: [] for name in queries})
+    for name, query in queries.items():
+        for row in engine.rows(query):
+            found[row["cluster"]][name].append(_told(row))
+    for cluster in sorted(found):
+        yield from _solved(step, solver, cluster, found.pop(cluster))
+
+
+def _told(row: Row) -> Row:
+    return {name: value for name, value in row.items() if value is not None}
 
 
 def _keep(engine: Engine, workspace: Workspace, rows: Iterable[tuple[str, Row]], tables: Mapping[str, str]) -> None:
@@ -78,20 +85,26 @@ def _keep(engine: Engine, workspace: Workspace, rows: Iterable[tuple[str, Row]],
 def _in_tasks(
     engine: SparkEngine,
     workspace: Workspace,
+    queries: Mapping[str, str],
     task: Callable[[Iterable[Row]], Iterator[tuple[str, str, str]]],
     tables: Mapping[str, str],
 ) -> None:
     """As `applyInArrow` for each cluster; that, and `mapInArrow`, need pandas."""
-    together = engine.session.table("packed").repartition("cluster").sortWithinPartitions("cluster")
-    engine.session.createDataFrame(together.rdd.mapPartitions(task), _PACKED).createOrReplaceTempView("solved")
-    workspace.save(engine, "scratch", "select * from solved")
-    if engine.rows("select count(*) as n from scratch")[0]["n"] <= SMALL:
-        rows = engine.rows("select name, json from scratch order by cluster", SMALL)
+    packed = "select v.cluster, '{}' as name, to_json(struct(v.*)) as json from ({}) as v"
+    together = engine.frame(" union all ".join(packed.format(*one) for one in queries.items()))
+    by_cluster = together.repartition("cluster").sortWithinPartitions("cluster")
+    large, scratch = engine.large(), workspace.path("scratch")
+    large.named("solved", engine.session.createDataFrame(by_cluster.rdd.mapPartitions(task), _PACKED))
+    large.save("select * from solved", scratch)
+    large.load("scratch", scratch)
+    if large.rows("select count(*) as n from scratch")[0]["n"] <= FEW:
+        rows = large.rows("select name, json from scratch order by cluster", FEW)
         _keep(engine, workspace, ((row["name"], json.loads(row["json"])) for row in rows), tables)
         return
     for table, columns in tables.items():
         rows_of = f"select from_json(json, '{columns}') as r from scratch where name = '{table}'"
-        workspace.save(engine, table, f"select r.* from ({rows_of})")
+        large.save(f"select r.* from ({rows_of})", workspace.path(table))
+    workspace.load(engine, *tables)
 
 
 def _task(step: str, solver: Solver, names: Sequence[str]) -> Callable[[Iterable[Row]], Iterator[tuple[str, str, str]]]:
@@ -99,19 +112,16 @@ def _task(step: str, solver: Solver, names: Sequence[str]) -> Callable[[Iterable
 
     def solved(rows: Iterable[Row]) -> Iterator[tuple[str, str, str]]:
         for cluster, packed in groupby(rows, key=itemgetter("cluster")):
-            for table, row in _solved(step, solver, cluster, packed, names):
+            views: dict[str, list[Row]] = {name: [] for name in names}
+            for row in packed:
+                views[row["name"]].append(_told(json.loads(row["json"])))
+            for table, row in _solved(step, solver, cluster, views):
                 yield cluster, table, json.dumps(row, ensure_ascii=False)
 
     return solved
 
 
-def _solved(
-    step: str, solver: Solver, cluster: str, packed: Iterable[Mapping[str, str]], names: Sequence[str]
-) -> Iterator[tuple[str, Row]]:
-    views: dict[str, list[Row]] = {name: [] for name in names}
-    for item in packed:
-        row = json.loads(item["json"])
-        views[item["name"]].append({name: value for name, value in row.items() if value is not None})
+def _solved(step: str, solver: Solver, cluster: str, views: Views) -> Iterator[tuple[str, Row]]:
     try:
         tables: Mapping[str, Iterable[Row]] = {table: list(rows) for table, rows in solver(cluster, views).items()}
     except Exception as error:  # any error: the other clusters get their tables, and this one a note in the report

@@ -45,7 +45,7 @@ _OF: Final[dict[str, tuple[str, ...]]] = {
     "pairs": ("pairs",),
     "clocks": ("clock_segments", groups.failures("clocks")),
     "order": ("events", groups.failures("order")),
-    "clients": ("takings", "message_lives", "outages"),
+    "clients": ("takings", "names", "message_lives", "outages"),
     "incidents": (*TABLES, groups.failures("incidents")),
     "messages": ("message_verdicts", "message_summary", "outage_union"),
     "gaps": ("gaps", groups.failures("gaps")),

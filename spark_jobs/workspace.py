@@ -20,7 +20,7 @@ from spark_jobs.schema import NAMES, VERSION, ddl
 TABLES: Final = frozenset(
     {"about", "events_raw", "clock_segments", "events", "incidents", "phases", "takings", "pairs"}
     | {"message_lives", "message_verdicts", "message_summary", "outages", "outage_union"}
-    | {"slow_waits", "queue_sights", "standstills", "consumer_moments"}
+    | {"names", "slow_waits", "later_answers", "producer_moments", "queue_sights", "standstills", "consumer_moments"}
     | {"primary_spans", "dual", "hints", "gaps", "fleet", "budget", "near_misses", "resources"}
     | {"files", "faults", "notes", "facts"}
     | {"catalog", "files", "faults", "notes", "given"}

@@ -84,6 +84,8 @@ def _spark(options: argparse.Namespace) -> Engine:
 
     if not _there("pyspark"):
         raise UserError(f"PySpark is not installed: {_INSTALL}, or --engine {DUCKDB}")
+    if not _there("duckdb"):
+        raise UserError(f"DuckDB is not installed, which has the small tables of Spark: {_INSTALL}")
     if not session.submitted(os.environ) and not java(os.environ):
         raise UserError(f"Spark wants Java {JAVA}: no java in PATH or JAVA_HOME; install it, or use --engine {DUCKDB}")
     from pyspark.sql import SparkSession
@@ -99,7 +101,7 @@ def _spark(options: argparse.Namespace) -> Engine:
         try:
             suited = session.suited(size) if master.startswith("local") else {}
             begun = session.session(master, shuffle, options.memory, {**suited, **dict(options.conf)})
-            return SparkEngine(begun, own=not running)
+            return SparkEngine(begun, own=not running, threads=options.threads or None)
         except Exception as error:
             why = said() or _first_line(str(error)) or type(error).__name__
             raise UserError(f"Spark does not start at {master}: {why}") from error

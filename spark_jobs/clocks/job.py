@@ -42,11 +42,11 @@ def run(
     """Needs events_raw, facts and pairs.  `reference`: the node whose clock is the axis, in clusters that have it;
     `few`: see `facts.crowded`."""
     workspace.load(engine, "events_raw", "pairs")
-    found, readings = "select * from pairs", rows_of.readings(engine.dialect)
+    found, readings = "select * from pairs", rows_of.readings()
     if facts.crowded(engine, workspace, few):
         facts.near(engine, "facts", "ts_wall")
         found += f" union all select *, cast(1 as bigint) as count from ({rows_of.samples_of_positions()})"
-        readings += f" union all {rows_of.crowded_readings(engine.dialect)}"
+        readings += f" union all {rows_of.crowded_readings()}"
     queries = {"facts": facts.steady(), "readings": readings, "pairs": found}
     solver = partial(solve, reference=reference, max_drift_ppm=max_drift_ppm)
     groups.per_cluster(engine, workspace, "clocks", queries, solver, {"clock_segments": SEGMENTS})

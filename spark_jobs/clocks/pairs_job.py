@@ -16,8 +16,8 @@ def run(engine: Engine, workspace: Workspace, options: Options) -> None:
     """Needs events_raw, which is read if brokers wrote of single messages; else its facts do."""
     workspace.load(engine, "events_raw")
     facts.need(engine, workspace)
-    engine.table("node_names", _NAMES, engine.rows(pairs.named(engine.dialect, "facts")))
+    engine.table("node_names", _NAMES, engine.rows(pairs.named("facts")))
     engine.view("aliases", pairs.aliases())
     messages = bool(engine.rows(_SINGLE))
     found = pairs.observations("events_raw" if messages else "facts", messages)
-    workspace.save(engine, "pairs", pairs.thinned(engine.dialect, found))
+    workspace.save(engine, "pairs", pairs.thinned(found))

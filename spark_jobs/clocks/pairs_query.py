@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import Final
 
 from spark_jobs.clocks.pairs import BUCKET, READING_DIGITS
-from spark_jobs.sql.dialect import Dialect
 from spark_jobs.sql.rows import quoted
 
 _ROUTES: Final = (("repl", "repl_send", "repl_recv"), ("replack", "replack_send", "replack_recv"))
@@ -28,15 +27,18 @@ _IS_READING: Final = (
 """try_cast alone takes blanks, signs and exponents, each engine others."""
 
 
-def named(dialect: Dialect, events: str = "events_raw") -> str:
+def named(events: str = "events_raw") -> str:
     """Rows that say which names a node has: few."""
     of_start = "case when kind = 'start' then attrs['{}'] end"
     client = "case when source = 'client' and kind = 'connected' then client_id end"
-    names = dialect.each("node", of_start.format("address"), of_start.format("broker_id"), client)
+    names = ("node", of_start.format("address"), of_start.format("broker_id"), client)
+    name = " ".join(f"when {number} then {text}" for number, text in enumerate(names))
+    numbers = ", ".join(f"({number})" for number in range(len(names)))
     return f"""
 select distinct cluster, node, name from (
-  select coalesce(cluster, '') as cluster, node, {names} as name
-  from {events} where kind in ('start', 'connected') and node <> ''
+  select coalesce(cluster, '') as cluster, node, case number {name} end as name
+  from {events} cross join (values {numbers}) as numbers(number)
+  where kind in ('start', 'connected') and node <> ''
 ) where name <> ''"""
 
 
@@ -110,9 +112,9 @@ def observations(events: str = "events_raw", messages: bool = True) -> str:
     return " union all ".join(f"select * from ({text})" for text in found)
 
 
-def thinned(dialect: Dialect, relation: str) -> str:
+def thinned(relation: str) -> str:
     """The tightest of each ordered pair, kind and bucket, and how many there were (`count`)."""
-    keys = f"cluster, sender, receiver, kind, {dialect.quotient('sent', str(BUCKET))}"
+    keys = f"cluster, sender, receiver, kind, div(sent, {BUCKET})"
     best = f"row_number() over (partition by {keys} order by delay + slack, sent, delay)"
     return f"""
 select cluster, sender, receiver, kind, sent, delay, slack, count from (

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from spark_jobs.sql.dialect import Dialect
-
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -38,8 +36,14 @@ class Engine(Protocol):
     @property
     def name(self) -> str: ...
 
-    @property
-    def dialect(self) -> Dialect: ...
+    def large(self, *views: str) -> Engine:
+        """The one for tables of any size, with these views; the next of ours may replace its views."""
+
+    def quoted(self, word: str) -> str:
+        """A column's name that may be a word of SQL such as `end`."""
+
+    def hashed(self, *values: str) -> str:
+        """A bigint that stands for values, in this engine only."""
 
     def exists(self, path: str) -> bool:
         """True if there is a table."""

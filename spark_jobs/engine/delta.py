@@ -76,14 +76,14 @@ def merge(engine: Engine, view: str, place: str, gone: Chosen) -> int:
     A row is its own key: one that is there already stays in its file.  A folder with the same rows is not written; one
     that has only gained some (and has no more than COMPARED) gets these; in all others the files are replaced.
     The view has the columns `cluster` and `date`.  Columns that the table lacks are added to it."""
-    columns = engine.ddl(view)
+    columns, engine = engine.ddl(view), engine.large(view)
     if not is_table(place):
         _create(place, columns, FOLDERS)
     table = _opened(place)
     old = {file: folder for file, folder in _folders(table) if gone(*(folder[f"partition.{name}"] for name in FOLDERS))}
     fresh, stale = _compared(engine, view, place, list(old), columns)
-    named = ", ".join(map(engine.dialect.name, engine.columns(view)))
-    named = named.replace(engine.dialect.name("cluster"), "nullif(cluster, '') as cluster")  # a folder has a name
+    named = ", ".join(map(engine.quoted, engine.columns(view)))
+    named = named.replace(engine.quoted("cluster"), "nullif(cluster, '') as cluster")  # a folder has a name
     added = engine.spread(f"select {named} from ({fresh})", place, FOLDERS)
     removed = {
         file: of for file, of in old.items() if tuple(of[f"partition.{name}"] or "" for name in FOLDERS) in stale
@@ -148,18 +148,16 @@ def _more(engine: Engine, grown: Collection[tuple[str, ...]]) -> str:
     turn = f"*, row_number() over (partition by {_KNOWN} order by merge_one) as merge_turn"
     numbered = _IN.format(turn, "hashed_now", "merge_grown")
     engine.view("numbered_now", numbered)
-    named = ", ".join(f"a.{engine.dialect.name(name)}" for name in engine.columns("hashed_now"))
+    named = ", ".join(f"a.{engine.quoted(name)}" for name in engine.columns("hashed_now"))
     more = "b.merge_n is null or a.merge_turn > b.merge_n"
     return f"select {named} from numbered_now as a left join hashed_there_counts as b on {_SAME} where {more}"
 
 
 def _hashes(engine: Engine, columns: str) -> str:
     """Columns of a SELECT; `cluster` and `date` are never NULL in them."""
-    dialect, values = engine.dialect, []
-    for name, kind in columns_of(columns):
-        if name not in FOLDERS:
-            values.append(dialect.as_text(dialect.name(name)) if kind == _MAP else dialect.name(name))
-    both = f"{dialect.hashed(*values)} as merge_one, {dialect.hashed(chr(39) * 2, *values)} as merge_other"
+    named = [(engine.quoted(name), kind) for name, kind in columns_of(columns) if name not in FOLDERS]
+    values = [f"cast(to_json({name}) as string)" if kind == _MAP else name for name, kind in named]
+    both = f"{engine.hashed(*values)} as merge_one, {engine.hashed(chr(39) * 2, *values)} as merge_other"
     return f"coalesce(cluster, '') as merge_cluster, coalesce(date, '') as merge_day, {both}"
 
 

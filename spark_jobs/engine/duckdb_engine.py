@@ -7,17 +7,29 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.parquet as pq
 
 from spark_jobs.engine.base import ROWS_MAX, Row, Written, arrow, checked, columns_of, placed
-from spark_jobs.sql.dialect import DUCKDB, Dialect
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _SPARKS: Final = {
     "VARCHAR": "string", "BIGINT": "bigint", "INTEGER": "int", "BOOLEAN": "boolean", "DOUBLE": "double",
     "MAP(VARCHAR, VARCHAR)": "map<string,string>", "VARCHAR[]": "array<string>", "BLOB": "binary",
 }  # fmt: skip
+_MACROS: Final = {
+    "div(a, b)": "a // b",
+    "shiftright(a, b)": "a >> b",
+    "sequence(a, b)": "generate_series(a, b)",
+    "array_repeat(a, n)": "list_resize([a], n, a)",
+    "explode(a)": "unnest(a)",
+    "timestamp_micros(a)": "make_timestamp(a)",
+    "xxhash64(a)": "cast(hash(a) >> 1 as bigint)",
+}
+"""Functions of Spark.  Its hash is another one: no table has hashes of both."""
 _FOLDER: Final = "/cluster=([^/]*)/date=([^/]*)/[^/]*$"
 
 
@@ -33,14 +45,21 @@ class DuckEngine:
             if value is not None:
                 self._connection.execute(f"set {name} = {_text(value)}")
         self._connection.execute("set preserve_insertion_order = false")
+        for name, meaning in _MACROS.items():
+            self._connection.execute(f"create macro {name} as {meaning}")
 
     @property
     def name(self) -> str:
         return "duckdb"
 
-    @property
-    def dialect(self) -> Dialect:
-        return DUCKDB
+    def large(self, *views: str) -> DuckEngine:
+        return self
+
+    def quoted(self, word: str) -> str:
+        return f'"{word}"'
+
+    def hashed(self, *values: str) -> str:
+        return f"cast(hash({', '.join(values)}) >> 1 as bigint)"
 
     def exists(self, path: str) -> bool:
         return os.path.isfile(path) if path.endswith(".parquet") else any(Path(path).rglob("*.parquet"))
@@ -129,8 +148,13 @@ class DuckEngine:
         self.view(name, f"select * from {name}_rows")
 
     def rows(self, query: str, limit: int = ROWS_MAX) -> list[Row]:
-        found = self._connection.sql(f"select * from ({query}) limit {limit + 1}")
-        return checked(found.to_arrow_table().to_pylist() if found is not None else [], limit, query)
+        found = self.arrow(f"select * from ({query}) limit {limit + 1}")
+        return checked(found.to_pylist(maps_as_pydicts="lossy"), limit, query)
+
+    def arrow(self, query: str) -> pa.Table:
+        """At least one batch, also of no rows: Spark wants one."""
+        found = self._connection.sql(query).to_arrow_table()
+        return found if found.num_rows else type(found).from_batches([_no_rows(found.schema)])
 
     def close(self) -> None:
         self._connection.close()
@@ -151,6 +175,12 @@ def _alone(place: Path) -> Iterator[Path]:
             shutil.rmtree(other)
         elif other != target:
             other.unlink()
+
+
+def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    return pa.record_batch([pa.array([], field.type) for field in schema], schema=schema)
 
 
 def _written(file: Path, folder: Path) -> Written:

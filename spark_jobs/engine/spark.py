@@ -1,235 +1,169 @@
-"""Spark."""
+"""Spark for what is large, DuckDB in the driver for what is small.
+
+Theory.  A question costs Spark a tenth of a second or more, however few rows it is about, and most tables of a report
+are small.  So a table of at most SMALL octets is *near*: DuckDB reads its files here, and answers what is asked of near
+tables only.  Events are Spark's, however few.  A question that names one of Spark's tables is Spark's; the near ones
+that it names are lent to it, which then knows how small they are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import re
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
-from spark_jobs.engine.base import ROWS_MAX, Row, Written, arrow, checked, columns_of, placed
-from spark_jobs.sql.dialect import SPARK, Dialect
+from spark_jobs.engine.base import ROWS_MAX, Row, Written
+from spark_jobs.engine.duckdb_engine import DuckEngine
+from spark_jobs.engine.large import Large
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+SMALL: Final = 64 * 1024 * 1024
+"""Octets of compressed Parquet."""
+EVENTS: Final = "/events_raw"
+_READ: Final = re.compile(r"\b(?:from|join)\s+(\w+)", re.IGNORECASE)
 
-class SparkEngine:
-    """`own`: the session ends with the engine."""
 
-    def __init__(self, session: SparkSession, own: bool = False) -> None:
-        self.session = session
-        self._own = own
-        self._views: set[str] = set()
-        self._columns: dict[str, Any] = {}  # of tables that this engine wrote
+class SparkEngine(Large):
+    """`own`: the session ends with the engine.  `threads` of DuckDB; None: one for each core.  `small`: see SMALL."""
 
-    @property
-    def name(self) -> str:
-        return "spark"
+    def __init__(
+        self, session: SparkSession, own: bool = False, threads: int | None = None, small: int = SMALL
+    ) -> None:
+        super().__init__(session, own)
+        self._large = Large(session)
+        self._copies = TemporaryDirectory(prefix="failover-report-")
+        self._duck = DuckEngine(threads=threads, scratch=Path(self._copies.name))
+        self._small = small
+        self._near: dict[str, bool] = {}  # name → Spark has it, too
+        self._far: set[str] = set()
 
-    @property
-    def dialect(self) -> Dialect:
-        return SPARK
-
-    def exists(self, path: str) -> bool:
-        """Through Hadoop: s3a:// as well."""
-        system, place = self._hadoop(path)
-        return bool(system.exists(place))
+    def large(self, *views: str) -> Large:
+        """Its views have the names of ours: what was lent may be another one's afterwards."""
+        self._lend(" ".join(f"from {name}" for name in views))
+        self._near = dict.fromkeys(self._near, False)
+        return self._large
 
     def load(self, name: str, path: str, columns: str | None = None) -> None:
-        """Whose columns are known costs no job that looks for them."""
+        place = self._disk(path)
+        if place is None:
+            super().load(name, path, columns)
+            return
         if not self.exists(path):
             raise FileNotFoundError(f"{path}: no such table")
-        known = columns or self._columns.get(path)
-        reader = self.session.read if known is None else self.session.read.schema(known)
-        self._named(name, reader.parquet(path))
+        self._duck.load(name, place, columns)
+        self._is_near(name)
 
     def load_files(self, name: str, path: str, files: Sequence[str], columns: str) -> None:
-        if not files:
-            self.table(name, columns, [])
-            return
-        known, folders = dict(columns_of(columns)), any("/" in file for file in files)
-        given = known | ({"cluster": "string", "date": "string"} if folders else {})
-        reader = self.session.read.schema(", ".join(f"`{column}` {kind}" for column, kind in given.items()))
-        found = reader.option("basePath", path).parquet(*(f"{path}/{file}" for file in files))
-        if folders:
-            found = found.replace(_misread(files), subset="cluster").fillna("", "cluster")
-        self._named(name, found.select(*(f"`{column}`" for column in known)))
+        place = self._disk(path)
+        if place is None:
+            super().load_files(name, path, files, columns)
+        else:
+            self._duck.load_files(name, place, files, columns)
+            self._is_near(name)
 
     def save(self, query: str, path: str) -> None:
-        """What a query reads from `path` itself is lost: write elsewhere."""
-        frame = self.session.sql(query)
-        frame.write.mode("overwrite").option("compression", "zstd").parquet(path)
-        self._columns[path] = frame.schema
-
-    def keep(self, path: str, columns: str, rows: Iterable[Mapping[str, Any]]) -> None:
-        import pyarrow.parquet as pq
-
-        with TemporaryDirectory() as folder:
-            file = Path(folder) / "part-0.parquet"
-            pq.write_table(arrow(columns, rows), file, compression="zstd")
-            old = [name for name in self.parts(path) if name != file.name]
-            self.put([file], path)
-            self.drop(path, old)
-        self._columns[path] = columns
-
-    def parts(self, path: str) -> list[str]:
-        system, place = self._hadoop(path)
-        if not system.exists(place):
-            return []
-        names = [str(status.getPath().getName()) for status in system.listStatus(place)]
-        return sorted(name for name in names if name.endswith(".parquet") and name[0] not in "._")
-
-    def put(self, files: Sequence[Path], path: str) -> None:
-        system, place = self._hadoop(path)
-        system.mkdirs(place)
-        if system.getScheme() == "file":  # Hadoop's own copy would read each octet, and leave a checksum file
-            folder = Path(str(place.toUri().getPath()))
-            for file in files:
-                (folder / f".{file.name}.crc").unlink(missing_ok=True)
-                placed(file, folder / file.name)
-            return
-        for file in files:
-            local, staged = self._path(file.resolve().as_uri()), self._path(f"{path.rstrip('/')}/.{file.name}.new")
-            target = self._path(f"{path.rstrip('/')}/{file.name}")
-            system.copyFromLocalFile(True, True, local, staged)
-            system.delete(target, False)
-            system.rename(staged, target)
-
-    def drop(self, path: str, names: Iterable[str]) -> None:
-        system, _ = self._hadoop(path)
-        for name in names:
-            system.delete(self._path(f"{path.rstrip('/')}/{name}"), False)
-
-    def qualified(self, path: str) -> str:
-        """As Spark names the files below it."""
-        system, place = self._hadoop(path)
-        return str(system.makeQualified(place).toString()).rstrip("/")
-
-    def holds_only(self, path: str, suffix: str) -> bool:
-        """True if all files below it have such names.  Hidden ones do not count."""
-        system, place = self._hadoop(path)
-        found = False
-        if system.exists(place):
-            listing = system.listFiles(place, True)
-            while listing.hasNext():
-                name = str(listing.next().getPath().getName())
-                found = found or name[0] not in "._"
-                if name[0] not in "._" and not name.endswith(suffix):
-                    return False
-        return found
+        if self._asks_spark(query):
+            super().save(query, path)
+        else:
+            self._alone(path, self._duck.arrow(query))
+            self._columns.pop(path, None)
 
     def append(self, query: str, path: str, prefix: str) -> list[str]:
-        return self.append_frame(self.session.sql(query), path, prefix)
-
-    def append_frame(self, frame: Any, path: str, prefix: str) -> list[str]:
-        """Written under another name, then renamed: a repeated task or an interrupted job leaves no rows."""
-        staged = f"{path.rstrip('/')}.{prefix}"
-        frame.write.mode("overwrite").option("compression", "zstd").parquet(staged)
-        system, place = self._hadoop(path)
-        system.mkdirs(place)
-        names = {name: f"{prefix}-{number:05d}.parquet" for number, name in enumerate(self.parts(staged))}
-        for name, new in names.items():
-            system.rename(self._path(f"{staged}/{name}"), self._path(f"{path.rstrip('/')}/{new}"))
-        system.delete(self._path(staged), True)
-        return sorted(names.values())
+        if self._asks_spark(query):
+            return super().append(query, path, prefix)
+        self._written(path, self._duck.arrow(query), f"{prefix}.parquet")
+        return [f"{prefix}.parquet"]
 
     def spread(self, query: str, path: str, folders: Sequence[str]) -> list[Written]:
-        staged = f"{path.rstrip('/')}.new"
-        writer = self.session.sql(query).write.mode("overwrite").option("compression", "zstd")
-        writer.partitionBy(*folders).parquet(staged)
-        found = self._tree(staged)
-        system, place = self._hadoop(staged)
-        for file in found:
-            target = self._path(f"{path.rstrip('/')}/{file.path}")
-            system.mkdirs(target.getParent())
-            system.rename(self._path(f"{staged}/{file.path}"), target)
-        system.delete(place, True)
-        return found
-
-    def written(self, path: str) -> list[Written]:
-        return [file for file in self._tree(path) if "/" not in file.path]
-
-    def _tree(self, path: str) -> list[Written]:
-        """Of all folders below."""
-        system, place = self._hadoop(path)
-        found, root = [], f"{self.qualified(path)}/"
-        listing = system.listFiles(place, True) if system.exists(place) else None
-        while listing is not None and listing.hasNext():
-            status = listing.next()
-            name = str(status.getPath().toString()).removeprefix(root)
-            if name.endswith(".parquet") and name.rsplit("/")[-1][0] not in "._":
-                found.append(Written(name, int(status.getLen()), int(status.getModificationTime())))
-        return found
+        self._lend(query)
+        return super().spread(query, path, folders)
 
     def ddl(self, name: str) -> str:
-        return ", ".join(f"{column} {kind}" for column, kind in self.session.table(name).dtypes)
-
-    def map_in_arrow(self, frame: DataFrame, function: Callable[[Any], Any], columns: str) -> DataFrame:
-        """As `frame.mapInArrow`, which asks for pandas although Arrow's batches do not need it.  `columns`: DDL."""
-        from pyspark.sql import DataFrame
-        from pyspark.sql.udf import _create_udf
-        from pyspark.util import PythonEvalType
-
-        udf = _create_udf(function, columns, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
-        column = udf(*(frame[name] for name in frame.columns))
-        return DataFrame(frame._jdf.mapInArrow(column._jc, False, None), self.session)
-
-    @contextmanager
-    def configured(self, options: Mapping[str, str]) -> Iterator[None]:
-        """Settings of the session for a while."""
-        before = {name: self.session.conf.get(name, None) for name in options}
-        try:
-            for name, value in options.items():
-                self.session.conf.set(name, value)
-            yield
-        finally:
-            for name, known in before.items():
-                if known is None:
-                    self.session.conf.unset(name)
-                else:
-                    self.session.conf.set(name, known)
+        return self._duck.ddl(name) if name in self._near else super().ddl(name)
 
     def columns(self, name: str) -> list[str]:
-        return list(self.session.table(name).columns)
-
-    def _path(self, path: str) -> Any:
-        jvm = self.session.sparkContext._jvm
-        assert jvm is not None
-        return jvm.org.apache.hadoop.fs.Path(path)
-
-    def _hadoop(self, path: str) -> tuple[Any, Any]:
-        """Hadoop's file system for a path, and the path: s3a:// as well."""
-        place = self._path(path)
-        return place.getFileSystem(self.session.sparkContext._jsc.hadoopConfiguration()), place
+        return self._duck.columns(name) if name in self._near else super().columns(name)
 
     def view(self, name: str, query: str) -> None:
-        self._named(name, self.session.sql(query))
+        if self._asks_spark(query):
+            super().view(name, query)
+        else:
+            self._duck.view(name, query)
+            self._is_near(name)
 
     def narrow(self, name: str, condition: str) -> None:
-        self._named(name, self.session.table(name).where(condition))
+        if name in self._near and not self._asks_spark(condition):
+            self._duck.narrow(name, condition)
+            self._near[name] = False
+        else:
+            self._lend(f"from {name} where {condition}")
+            super().narrow(name, condition)
 
     def table(self, name: str, columns: str, rows: Iterable[Mapping[str, Any]]) -> None:
-        self._named(name, self.session.createDataFrame(arrow(columns, rows)))
+        self._duck.table(name, columns, rows)
+        self._is_near(name)
 
     def rows(self, query: str, limit: int = ROWS_MAX) -> list[Row]:
-        found = self.session.sql(query).limit(limit + 1).toArrow().to_pylist()
-        return checked(found, limit, query)
+        return super().rows(query, limit) if self._asks_spark(query) else self._duck.rows(query, limit)
 
-    def _named(self, name: str, frame: Any) -> None:
-        frame.createOrReplaceTempView(name)
-        self._views.add(name)
+    def frame(self, query: str) -> DataFrame:
+        """Spark's, whatever it names."""
+        self._lend(query)
+        return self.session.sql(query)
 
     def close(self) -> None:
-        for name in self._views:
-            self.session.catalog.dropTempView(name)
-        if self._own:
-            self.session.stop()
+        self._duck.close()
+        self._copies.cleanup()
+        self._large.close()
+        super().close()
 
+    # ---- which of the two -------------------------------------------------------------------------------------------
 
-def _misread(files: Iterable[str]) -> dict[str, str]:
-    """Names of clusters as Spark has them from folders of others: it takes each octet `%C3` for a letter."""
-    names = {file.split("/", 1)[0].removeprefix("cluster=") for file in files}
-    return {found: unquote(name) for name in names if (found := unquote(name, "latin-1")) != unquote(name)} or {"": ""}
+    def _is_near(self, name: str) -> None:
+        self._near[name] = False
+        self._far.discard(name)
+
+    def named(self, name: str, frame: Any) -> None:
+        super().named(name, frame)
+        self._near.pop(name, None)
+        self._far.add(name)
+
+    def _asks_spark(self, query: str) -> bool:
+        """Then Spark has what it needs."""
+        spark = not self._far.isdisjoint(_READ.findall(query))
+        if spark:
+            self._lend(query)
+        return spark
+
+    def _lend(self, query: str) -> None:
+        for name in _READ.findall(query):
+            if self._near.get(name) is False:
+                self._near[name] = True
+                found = self.session.createDataFrame(self._duck.arrow(f"select * from {name}"))
+                super().named(name, found)
+
+    def _disk(self, path: str) -> str | None:
+        """Where DuckDB finds a small table: there, or in a copy; None if it is Spark's."""
+        system, place = self._hadoop(path)
+        files = [] if path.endswith(EVENTS) else self._tree(path)
+        if path.endswith(EVENTS) or sum(file.size for file in files) > self._small:
+            return None
+        if system.getScheme() == "file":
+            return str(place.toUri().getPath())
+        if path.endswith(".parquet"):
+            return None
+        copy = Path(self._copies.name, quote(path, safe=""))
+        shutil.rmtree(copy, ignore_errors=True)
+        for file in files:
+            target = copy / file.path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            system.copyToLocalFile(
+                False, self._path(f"{path.rstrip('/')}/{file.path}"), self._path(target.as_uri()), True
+            )
+        return str(copy)

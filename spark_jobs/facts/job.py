@@ -43,7 +43,7 @@ def steady() -> str:
 
 def near(engine: Engine, events: str, clock: str) -> None:
     """The view `near`: cluster, minute."""
-    engine.table("near", "cluster string, minute bigint", engine.rows(facts.near(engine.dialect, events, clock)))
+    engine.table("near", "cluster string, minute bigint", engine.rows(facts.near(events, clock)))
 
 
 def all_of(engine: Engine, thin: bool, events: str, clock: str) -> str:
@@ -51,4 +51,4 @@ def all_of(engine: Engine, thin: bool, events: str, clock: str) -> str:
     if not thin:
         return steady()
     near(engine, events, clock)
-    return f"{steady()} union all select * from ({facts.thinned(engine.dialect, events, clock)})"
+    return f"{steady()} union all select * from ({facts.thinned(events, clock)})"

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Final
 
 from spark_jobs.schema import MESSAGE_KINDS, NAMES
-from spark_jobs.sql.dialect import Dialect
 from spark_jobs.sql.rows import quoted
 
 FEW: Final = 20_000
@@ -60,19 +59,19 @@ select cluster, {_NAMES} from (
 ) where turn = 1"""
 
 
-def near(dialect: Dialect, events: str, clock: str) -> str:
+def near(events: str, clock: str) -> str:
     """Minutes in which something happens, and the adjacent ones: cluster, minute."""
-    minute = dialect.quotient(clock, str(MINUTE))
+    minute = f"div({clock}, {MINUTE})"
     return f"""
-select distinct cluster, {dialect.numbers(f"minute - {NEAR}", f"minute + {NEAR}")} as minute from (
+select distinct cluster, explode(sequence(minute - {NEAR}, minute + {NEAR})) as minute from (
   select distinct cluster, {minute} as minute from {events} where kind in ({quoted(SIGNS)}) and {clock} is not null
 )"""
 
 
-def thinned(dialect: Dialect, events: str, clock: str) -> str:
+def thinned(events: str, clock: str) -> str:
     """Samples of crowded clusters, the first and the last of each slot.  Views `crowded` and `near`."""
-    minute = dialect.quotient(clock, str(MINUTE))
-    second = dialect.quotient(clock, str(SECOND))
+    minute = f"div({clock}, {MINUTE})"
+    second = f"div({clock}, {SECOND})"
     samples = f"source <> 'client' and kind in ({quoted(SAMPLES)}) and cluster in (select cluster from crowded)"
     slots = f"""
 select v.cluster, node, proc, min(seq) as first_seq, max(seq) as last_seq
@@ -90,27 +89,26 @@ join (select * from ({kept.format("first_seq")}) union select * from ({kept.form
 where {samples}"""
 
 
-def readings(dialect: Dialect, events: str = "events_raw") -> str:
+def readings(events: str = "events_raw") -> str:
     """How clients' hosts' wall clocks and monotonic ones differed, a row for each node, boot and READING.
 
     A late look at the clock makes the difference smaller, so the greatest counts."""
     return _read(
         f"""
   select {_SCOPE} as cluster, node, coalesce(boot_id, '') as boot_id, ts_mono, ts_wall, ts_res,
-    {dialect.quotient("ts_mono", str(READING))} as slot
+    div(ts_mono, {READING}) as slot
   from {events} where source = 'client' and ts_wall is not null and ts_mono >= 0 and node <> ''"""
     )
 
 
-def crowded_readings(dialect: Dialect) -> str:
+def crowded_readings() -> str:
     """The same of what `steady` leaves out; each second near signs.  Views `crowded` and `near`."""
-    coarse, fine = dialect.quotient("ts_mono", str(READING)), dialect.quotient("ts_mono", str(SECOND))
     return _read(
         f"""
   select v.cluster, node, coalesce(boot_id, '') as boot_id, ts_mono, ts_wall, ts_res,
-    case when n.minute is not null then {fine} else -1 - {coarse} end as slot
+    case when n.minute is not null then div(ts_mono, {SECOND}) else -1 - div(ts_mono, {READING}) end as slot
   from facts as v
-  left join near as n on n.cluster = v.cluster and n.minute = {dialect.quotient("ts_wall", str(MINUTE))}
+  left join near as n on n.cluster = v.cluster and n.minute = div(ts_wall, {MINUTE})
   where source <> 'client' and ts_wall is not null and ts_mono >= 0 and node <> ''
     and v.cluster in (select cluster from crowded)"""
     )

@@ -68,7 +68,7 @@ def _kept(engine: Engine, workspace: Workspace, rows: list[Row]) -> list[Row]:
     workspace.begin(engine)
     if workspace.has(engine, "fleet"):
         workspace.load(engine, "fleet")
-        rows = [*rows, *engine.rows(f"select {', '.join(map(engine.dialect.name, COLUMNS))} from fleet")]
+        rows = [*rows, *engine.rows("select * from fleet")]
     kept = merged(rows)
     columns = ", ".join(f"{name} {type_}" for name, type_ in COLUMNS.items())
     engine.table("fleet_rows", columns, kept)

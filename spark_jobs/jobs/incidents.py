@@ -9,7 +9,6 @@ from spark_jobs import groups
 from spark_jobs.engine.base import Engine, Row
 from spark_jobs.facts import job as facts
 from spark_jobs.solve import reconstruct
-from spark_jobs.sql.dialect import Dialect
 from spark_jobs.workspace import Workspace
 
 COLUMNS: Final = {
@@ -20,21 +19,28 @@ ANSWERED: Final = 10_000_000
 """us before an outage in which a client's last confirm is looked for."""
 
 
-def _outages(dialect: Dialect) -> str:
-    """With `alive`: the client's last confirm before it, which the primary had sent."""
-    near = f"l.confirmed <= o.ts_begin and l.confirmed > o.ts_begin - {ANSWERED}"
-    same = f"l.cluster = o.cluster and l.client = {dialect.hashed('o.client_id')}"
-    return f"""
-select o.cluster, o.client_id, o.ts_begin, o.ts_end, o.censored, max(l.confirmed) as alive
-from message_lives as l right join outages as o on {same} and {near}
-group by o.cluster, o.client_id, o.ts_begin, o.ts_end, o.censored"""
+_ALIVE: Final = f"""
+select o.cluster, o.client_id, o.ts_begin, o.ts_end, max(l.confirmed) as alive
+from message_lives as l join named_outages as o
+  on l.cluster = o.cluster and l.client = o.hash and l.confirmed <= o.ts_begin and l.confirmed > o.ts_begin - {ANSWERED}
+group by o.cluster, o.client_id, o.ts_begin, o.ts_end"""
+_OUTAGES: Final = """
+select o.*, a.alive from outages as o left join alive as a
+  on a.cluster = o.cluster and a.client_id = o.client_id and a.ts_begin = o.ts_begin and a.ts_end = o.ts_end"""
+"""With `alive`: the client's last confirm before it, which the primary had sent."""
 
 
 def run(engine: Engine, workspace: Workspace) -> None:
     """Needs facts, events and outages."""
     facts.load(engine, workspace)
-    workspace.load(engine, "events", "outages", "message_lives")
-    queries = {"events": "select * from events", "outages": _outages(engine.dialect)}
+    workspace.load(engine, "events", "outages", "names", "message_lives")
+    engine.view(
+        "named_outages",
+        "select o.*, hash from outages as o join names as n on n.cluster = o.cluster and name = client_id",
+    )
+    engine.save(_ALIVE, workspace.path("scratch"))
+    engine.load("alive", workspace.path("scratch"))
+    queries = {"events": "select * from events", "outages": _OUTAGES}
     groups.per_cluster(engine, workspace, "incidents", queries, solve, COLUMNS)
 
 

@@ -112,6 +112,7 @@ def merge(engine: Engine, part: Part, tables: Iterable[str]) -> None:
 
     A job that is interrupted here must compute everything anew: of the tables some may be replaced.  A table is
     replaced at once; one of plain Parquet by Spark is not."""
+    engine = engine.large()
     engine.view("days", "select cast(null as string) as of_incident, cast(null as string) as day where 1 = 0")
     for table in sorted(tables, key=lambda name: name != "incidents"):
         engine.load("made", part.path(table))
@@ -133,7 +134,7 @@ def _replace(engine: Engine, part: Part, table: str) -> None:
     if part.eras:
         rows = [{"of_cluster": era.cluster, "first": era.first, "last": era.last} for era in part.eras]
         engine.table("era_days", "of_cluster string, first string, last string", rows)
-        first, last = engine.dialect.name("first"), engine.dialect.name("last")
+        first, last = engine.quoted("first"), engine.quoted("last")
         own = f"nullif(greatest({first}, least({last}, coalesce({own}, {first}))), '')"  # clocks differ at midnight
         source += " left join era_days on of_cluster = coalesce(cluster, '')"
     engine.view("dated", f"select made.*, {own} as date from {source}")
@@ -141,7 +142,8 @@ def _replace(engine: Engine, part: Part, table: str) -> None:
 
 
 def _day(engine: Engine, moment: str) -> str:
-    return engine.dialect.day(moment.format(begin=engine.dialect.name("begin")))
+    moment = moment.format(begin=engine.quoted("begin"))
+    return f"substring(cast(timestamp_micros({moment}) as string), 1, 10)"
 
 
 def _rewrite(engine: Engine, part: Part, table: str) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from spark_jobs.sql.dialect import Dialect
 from spark_jobs.sql.rows import CODES, messages
 
 ACKS: Final = (1 << 20) - 1
@@ -21,9 +20,9 @@ def fanned(relation: str = "message_lives") -> str:
     return f"select cluster, producer, pub, sends & {ACKS} as a from {relation} where taken_from <> taken_from_2"
 
 
-def fans(dialect: Dialect, events: str = "events_raw", relation: str = "message_lives") -> str:
+def fans(events: str = "events_raw", relation: str = "message_lives") -> str:
     """Of those: `most` (dequeues of the queue with the most), `copies` (in all queues, more than attempted)."""
-    acks = messages(dialect, f"(select * from {events} where kind = 'ack')")
+    acks = messages(f"(select * from {events} where kind = 'ack')")
     return f"""
 select cluster, producer, pub, max(acks) as most, cast(sum(greatest(0, acks - a)) as bigint) as copies
 from (
@@ -35,9 +34,9 @@ from (
 ) group by cluster, producer, pub"""
 
 
-def sights(dialect: Dialect, events: str, clock: str, relation: str = "message_lives") -> str:
+def sights(events: str, clock: str, relation: str = "message_lives") -> str:
     """When they were first delivered from each of their queues: cluster, producer, pub, place, delivered (µs)."""
-    delivers = messages(dialect, f"(select * from {events} where kind = 'deliver')", clock)
+    delivers = messages(f"(select * from {events} where kind = 'deliver')", clock)
     return f"""
 select m.cluster, m.producer, m.pub, m.place, min(m.ts) as delivered
 from ({delivers}) as m

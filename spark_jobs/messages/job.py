@@ -10,13 +10,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from spark_jobs.engine.base import Engine, Row
+from spark_jobs.facts import job as facts
 from spark_jobs.messages import fans, reduced
 from spark_jobs.messages import query as messages
 from spark_jobs.messages.evidence import Brokers, Evidence, Process
 from spark_jobs.options import Options
 from spark_jobs.workspace import Workspace
 
-_EVIDENCE = "cluster string, queue string, doubt string, why string, drained_at bigint"
+_EVIDENCE = "cluster string, queue string, place bigint, doubt string, why string, drained_at bigint"
 _INCOMPLETE = "cluster string, proc string"
 _GAPS = "cluster string, gap string"
 _SHAKY = "cluster string, producer string, cause string"
@@ -25,6 +26,7 @@ _SHAKY = "cluster string, producer string, cause string"
 def run(engine: Engine, workspace: Workspace, options: Options) -> None:
     """Needs events_raw; `incidents` if it is there."""
     workspace.load(engine, "events_raw")
+    facts.need(engine, workspace)
     reduced.takings(engine, workspace, options)
     reduced.lives(engine, workspace, options)
     reduced.spans(engine, workspace)
@@ -36,9 +38,9 @@ def run(engine: Engine, workspace: Workspace, options: Options) -> None:
     }
     _evidence(engine, judges, options)
     _shaky(engine, processes, judges)
-    engine.view("judged", messages.judged(engine.dialect))
+    engine.view("judged", messages.judged())
     workspace.save(engine, "message_verdicts", messages.verdicts())
-    workspace.save(engine, "message_summary", messages.summary(engine.dialect))
+    workspace.save(engine, "message_summary", messages.summary())
 
 
 def _by_queue(engine: Engine, options: Options) -> None:
@@ -46,14 +48,14 @@ def _by_queue(engine: Engine, options: Options) -> None:
     if not engine.rows(f"select 1 as n from ({fans.fanned()}) limit 1"):
         engine.view("message_counts", fans.alone())
         return
-    engine.view("fans", fans.fans(engine.dialect, options.events))
+    engine.view("fans", fans.fans(options.events))
     engine.view("message_counts", fans.apart())
 
 
 def _brokers(engine: Engine, options: Options) -> dict[str, Brokers]:
     """By cluster: what the brokers' logs say about which logs there must be."""
     logs: dict[str, list[Row]] = defaultdict(list)
-    for row in engine.rows(messages.brokers(options.events)):
+    for row in engine.rows(messages.brokers(options.facts)):
         logs[row["cluster"]].append(row)
     return {cluster: Brokers.of(rows) for cluster, rows in logs.items()}
 
@@ -81,22 +83,21 @@ def _processes(rows: Iterable[Row]) -> dict[str, dict[str, Process]]:
 
 def _evidence(engine: Engine, judges: Mapping[str, Evidence], options: Options) -> None:
     """The view `evidence`: for each queue that a log names, whether missing messages may be lost."""
-    named = engine.rows("select distinct cluster, queue from takings")
+    named = engine.rows("select cluster, name as queue, hash as place from names")
     undone = reduced.undone(engine, options)
-    doubts = {(row["cluster"], row["queue"]): row["kind"] for row in engine.rows(messages.doubts("events_raw", undone))}
+    doubts = {(row["cluster"], row["queue"]): row["kind"] for row in engine.rows(messages.doubts("facts", undone))}
     rows = []
     for row in named:
         cluster, queue = row["cluster"], row["queue"]
         why, drained_at = judges[cluster].of_queue(queue)
         rows.append({**row, "doubt": doubts.get((cluster, queue)), "why": why, "drained_at": drained_at})
-    engine.table("evidence_rows", _EVIDENCE, rows)
-    engine.view("evidence", messages.places(engine.dialect, "evidence_rows"))
+    engine.table("evidence", _EVIDENCE, rows)
     engine.view("queue_names", "select cluster as cluster_of, place, queue from evidence")
 
 
 def _shaky(engine: Engine, processes: dict[str, dict[str, Process]], judges: Mapping[str, Evidence]) -> None:
     """The view `shaky_producers`; a pass over all rows only when something unexpected came."""
-    engine.view("unexpected", messages.unexpected(engine.dialect))
+    engine.view("unexpected", messages.unexpected())
     if not engine.rows("select 1 as n from unexpected limit 1"):
         engine.table("shaky_producers", _SHAKY, [])
         return
@@ -107,4 +108,4 @@ def _shaky(engine: Engine, processes: dict[str, dict[str, Process]], judges: Map
     gaps = [{"cluster": cluster, "gap": judge.gap} for cluster, judge in judges.items() if judge.gap]
     engine.table("incomplete", _INCOMPLETE, broken)
     engine.table("log_gaps", _GAPS, gaps)
-    engine.view("shaky_producers", messages.shaky())
+    engine.table("shaky_producers", _SHAKY, engine.rows(messages.shaky()))

@@ -49,7 +49,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from spark_jobs.sql.dialect import Dialect
 from spark_jobs.sql.rows import FLAGS, NONE, REDELIVERED, RESENT, SENDS, coded, messages
 
 MASK: Final = (1 << 20) - 1
@@ -61,7 +60,7 @@ _HELD: Final = "delivered, never acknowledged"
 OK: Final = "a > 0 and d > 0 and d = e and d <= a"
 
 
-def lives(dialect: Dialect, events: str = "events_raw", clock: str = "ts_wall", undone: str = NONE) -> str:
+def lives(events: str = "events_raw", clock: str = "ts_wall", undone: str = NONE) -> str:
     """cluster, producer, pub; sends = attempts | confirms | resends; takes = acks | delivers | refusals; flags;
     times in µs (first sent, confirmed, refused, delivered; confirmed_by: a run's end; dumped: when it was last seen in
     a queue's dump); client and places (hashes).  `undone`: condition of rows that do not count."""
@@ -82,7 +81,7 @@ select cluster, producer, pub,
   max(case when code between 1 and 5 then place end) as sent_to_2,
   min(case when code = 6 then place end) as taken_from,
   max(case when code = 6 then place end) as taken_from_2
-from ({messages(dialect, events, clock, undone)})
+from ({messages(events, clock, undone)})
 group by cluster, producer, pub"""
 
 
@@ -138,9 +137,9 @@ from (
 ) group by cluster, proc, client, begun, base, followed"""
 
 
-def places(dialect: Dialect, relation: str) -> str:
-    """A relation with the column `queue`, and the hash that stands for it."""
-    return f"select *, {dialect.hashed('queue')} as place from {relation}"
+def names() -> str:
+    """cluster, name: of clients and queues."""
+    return "select cluster, client_id as name from takings union select cluster, queue as name from takings"
 
 
 def shaky(events: str = "events_raw", incomplete: str = "incomplete", found: str = "unexpected") -> str:
@@ -160,27 +159,25 @@ where i.proc is not null or v.proc is null and g.gap is not null
 group by u.cluster, u.producer"""
 
 
-def counted(dialect: Dialect, relation: str = "message_counts") -> str:
+def counted(relation: str = "message_counts") -> str:
     """Lives with their counters apart: a attempts, confirms, e (Jepsen's), d dequeues, ...
 
     `message_counts`: as `fans.alone` or `fans.apart` gives it."""
     fields = [("a", "sends", 0), ("confirms", "sends", 20), ("resends", "sends", 40)]
     fields += [("d", "takes", 0), ("delivers", "takes", 20), ("refusals", "takes", 40)]
-    columns = ", ".join(
-        f"{dialect.shifted(packed, bits) if bits else packed} & {MASK} as {name}" for name, packed, bits in fields
-    )
+    columns = ", ".join(f"shiftright({packed}, {bits}) & {MASK} as {name}" for name, packed, bits in fields)
     return f"""
 select *, least(confirms, greatest(a, 1)) as e, case when d > 0 then d when delivers > 0 then 1 else 0 end as got
 from (select *, {columns} from {relation})
 where a + confirms + d + delivers + refusals > 0"""
 
 
-def unexpected(dialect: Dialect, relation: str = "message_counts") -> str:
+def unexpected(relation: str = "message_counts") -> str:
     """Producers of messages that came without an attempt."""
-    return f"select distinct cluster, producer from ({counted(dialect, relation)}) where a = 0 and got > 0 and e <= d"
+    return f"select distinct cluster, producer from ({counted(relation)}) where a = 0 and got > 0 and e <= d"
 
 
-def judged(dialect: Dialect, relation: str = "message_counts") -> str:
+def judged(relation: str = "message_counts") -> str:
     """All messages that are not simply ok (attempted, confirmed, dequeued, and nothing more), with verdict and cause.
 
     Views: `evidence` (cluster, place, doubt, why, drained_at), `shaky_producers`."""
@@ -202,11 +199,11 @@ select l.*, coalesce(sent, confirmed, delivered, refused) as moment,
       when l.flags & {REDELIVERED} > 0 then 'redelivered'
       when resends > 0 or l.flags & {RESENT} > 0 then 'resend' else 'unmarked' end
     when d = 0 and delivers > 0 then '{_HELD}' else '' end as cause
-from ({_weighed(dialect, relation)}) as l
+from ({_weighed(relation)}) as l
 left join shaky_producers as p on p.cluster = l.cluster and p.producer = l.producer"""
 
 
-def _weighed(dialect: Dialect, relation: str) -> str:
+def _weighed(relation: str) -> str:
     """Adds the evidence about missing messages: explained; why the outcome is unknown (NULL: it is known)."""
     doubt, why = "least(q.doubt, r.doubt)", f"least({_why('q')}, {_why('r')})"
     known = sum(FLAGS.values()) - FLAGS["queue_dump"]
@@ -214,7 +211,7 @@ def _weighed(dialect: Dialect, relation: str) -> str:
 select /*+ broadcast(q), broadcast(r) */ l.*, flags & {known} > 0 or (
     flags & {FLAGS["queue_dump"]} > 0 and not ({_emptied("q")} or {_emptied("r")})) as explained,
   case when {doubt} is not null then concat({doubt}, ' in its queue') else {why} end as why
-from (select * from ({counted(dialect, relation)}) where not ({OK})) as l
+from (select * from ({counted(relation)}) where not ({OK})) as l
 left join evidence as q on q.cluster = l.cluster and q.place = l.sent_to and l.e > l.d
 left join evidence as r on r.cluster = l.cluster and r.place = l.sent_to_2 and l.e > l.d"""
 
@@ -250,7 +247,7 @@ left join spans as s on s.cluster = v.cluster and moment >= s.ts_begin and momen
 left join queue_names as n on n.cluster_of = v.cluster and n.place = coalesce(v.sent_to, v.taken_from)"""
 
 
-def summary(dialect: Dialect, lives: str = "message_counts", verdicts: str = "message_verdicts") -> str:
+def summary(lives: str = "message_counts", verdicts: str = "message_verdicts") -> str:
     """Sums per incident and queue, as `reference.Summary` names them."""
     totals = [_total("n", "messages"), *(_total(name, name) for name in (*_OF_ALL, *_OF_VERDICTS))]
     zeros = ", ".join(f"0 as {name}" for name in _OF_ALL)
@@ -258,19 +255,19 @@ def summary(dialect: Dialect, lives: str = "message_counts", verdicts: str = "me
     return f"""
 select incident, cluster, queue, {", ".join(totals)} from (
   select t.incident, t.cluster, n.queue, t.n, {", ".join(_OF_ALL)}, {", ".join(f"0 as {name}" for name in _OF_VERDICTS)}
-  from ({_all(dialect, lives)}) as t
+  from ({_all(lives)}) as t
   left join queue_names as n on n.cluster_of = t.cluster and n.place = t.place
   union all select incident, cluster, queue, 0 as n, {zeros}, {found} from {verdicts}
 ) group by incident, cluster, queue"""
 
 
-def _all(dialect: Dialect, relation: str) -> str:
+def _all(relation: str) -> str:
     """What every message counts for."""
     return f"""
 select incident, cluster, place, count(*) as n, {", ".join(_total(text, name) for name, text in _OF_ALL.items())}
 from (
   select coalesce(s.incident, '') as incident, l.cluster, coalesce(sent_to, taken_from) as place, a, d, e, resends as r
-  from ({counted(dialect, relation)}) as l
+  from ({counted(relation)}) as l
   left join spans as s on s.cluster = l.cluster and coalesce(sent, confirmed, delivered, refused) >= s.ts_begin
     and coalesce(sent, confirmed, delivered, refused) < s.ts_end
 ) group by incident, cluster, place"""

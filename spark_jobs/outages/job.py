@@ -6,21 +6,13 @@ The incidents are found with the help of the outages, and cut their union: `clie
 from __future__ import annotations
 
 from spark_jobs.engine.base import Engine
+from spark_jobs.facts import job as facts
 from spark_jobs.messages import fans, reduced
 from spark_jobs.options import Options
 from spark_jobs.outages import query as windows
 from spark_jobs.workspace import Workspace
 
-_LINKS = "cluster string, client_id string, ts bigint, seq bigint, kind string, planned boolean"
-_LIVES = (
-    "cluster string, client_id string, ended int, publishes bigint, first_ts bigint, last_ts bigint, "
-    "last_back bigint, first_deliver bigint, horizon bigint, client bigint, until bigint"
-)
 _SIGHTS = "cluster string, producer string, pub bigint, place bigint, delivered bigint"
-_QUEUES = (
-    "cluster string, client_id string, queue string, place bigint, horizon bigint, first_deliver bigint, "
-    "until bigint, drained int"
-)
 
 
 def run(engine: Engine, workspace: Workspace, options: Options) -> None:
@@ -30,46 +22,51 @@ def run(engine: Engine, workspace: Workspace, options: Options) -> None:
 
 
 def clients(engine: Engine, workspace: Workspace, options: Options) -> None:
-    """events_raw → takings, message_lives, slow_waits, standstills, consumer_moments, outages."""
+    """events_raw and facts → takings, names, message_lives, slow_waits, standstills, .., outages."""
     workspace.load(engine, "events_raw")
+    facts.need(engine, workspace)
     reduced.takings(engine, workspace, options)
     reduced.lives(engine, workspace, options)
-    dialect, shortest = engine.dialect, options.shortest
-    _small(engine, "links", _LINKS, windows.links(options.events, options.clock))
-    _small(engine, "client_lives", _LIVES, windows.client_lives(dialect, options.end))
-    _small(engine, "consumer_queues", _QUEUES, windows.consumer_queues(dialect))
+    shortest = options.shortest
+    engine.view("links", windows.links(options.facts, options.clock))
+    engine.view("client_lives", windows.client_lives(options.end))
+    engine.view("consumer_queues", windows.consumer_queues())
     _sights(engine, workspace, options)
     engine.view("message_waits", windows.message_waits())
     workspace.save(engine, "slow_waits", windows.slow(shortest))
-    engine.view("later_answers", windows.later_answers(dialect))
+    _later_answers(engine, workspace)
     workspace.save(engine, "standstills", windows.standstills(shortest))
     engine.view("producer_standstills", windows.producer_standstills())
-    engine.view("producer_outages", windows.producer_outages(dialect, shortest))
+    workspace.save(engine, "producer_moments", windows.producer_moments())
+    engine.view("producer_outages", windows.producer_outages(shortest))
     engine.view("consumer_waits", windows.consumer_waits())
     engine.view("consumer_spans", windows.consumer_spans(shortest))
-    workspace.save(engine, "consumer_moments", windows.moments(dialect, options.events, options.clock))
+    workspace.save(engine, "consumer_moments", windows.consumer_moments(options.events, options.clock))
     engine.view("consumer_outages", windows.consumer_outages(shortest))
     engine.view("parts", windows.parts())
     workspace.save(engine, "outages", windows.outages(shortest))
 
 
+def _later_answers(engine: Engine, workspace: Workspace) -> None:
+    """The view; two passes over all messages only when one has no answer."""
+    if engine.rows("select 1 as n from slow_waits where done is null limit 1"):
+        workspace.save(engine, "later_answers", windows.later_answers())
+    else:
+        engine.view("later_answers", "select side, cluster, k, producer, pub, done as e from slow_waits where false")
+
+
 def _sights(engine: Engine, workspace: Workspace, options: Options) -> None:
     """The view `queue_sights`; a pass over all rows only when an exchange has put messages into several queues."""
     if engine.rows(f"select 1 as n from ({fans.fanned()}) limit 1"):
-        workspace.save(engine, "queue_sights", fans.sights(engine.dialect, options.events, options.clock))
+        workspace.save(engine, "queue_sights", fans.sights(options.events, options.clock))
     else:
         engine.table("queue_sights", _SIGHTS, [])
 
 
 def union(engine: Engine, workspace: Workspace, options: Options) -> None:
     """outages and takings → outage_union; without the table `incidents` a cluster is one."""
-    workspace.load(engine, "outages", "takings")
+    workspace.load(engine, "outages", "takings", "names")
     reduced.spans(engine, workspace)
-    _small(engine, "client_lives", _LIVES, windows.client_lives(engine.dialect, options.end))
+    engine.view("client_lives", windows.client_lives(options.end))
     engine.view("cut", windows.cut())
     workspace.save(engine, "outage_union", windows.outage_union())
-
-
-def _small(engine: Engine, name: str, columns: str, query: str) -> None:
-    """A view that is read more than once, or that Spark shall know to be small."""
-    engine.table(name, columns, engine.rows(query))

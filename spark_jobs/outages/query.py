@@ -37,7 +37,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from spark_jobs.sql.dialect import Dialect
 from spark_jobs.sql.islands import islands
 from spark_jobs.sql.rows import takes
 
@@ -60,12 +59,12 @@ select coalesce(cluster, '') as cluster, coalesce(client_id, '') as client_id, {
 from {events} where source = 'client' and kind in {_LINK}"""
 
 
-def client_lives(dialect: Dialect, end: int | None = None) -> str:
+def client_lives(end: int | None = None) -> str:
     """The lives of clients (first_ts, last_ts), `until`: a client that ended cleanly waits for nothing; `horizon`: the
-    end of the observation of the cluster, µs.  `client`: the hash in `message_lives`."""
+    end of the observation of the cluster, µs.  `client`: the hash in `message_lives`, of the view `names`."""
     last = "last_ts" if end is None else f"greatest(last_ts, {end})"
     return f"""
-select c.*, {dialect.hashed("client_id")} as client, case when ended > 0 then last_ts else horizon end as until
+select c.*, n.hash as client, case when ended > 0 then last_ts else horizon end as until
 from (
   select *, max({last}) over (partition by cluster) as horizon
   from (
@@ -74,19 +73,20 @@ from (
       min(first_deliver) as first_deliver
     from takings group by cluster, client_id
   ) where first_ts is not null
-) as c"""
+) as c join names as n on n.cluster = c.cluster and n.name = c.client_id"""
 
 
-def consumer_queues(dialect: Dialect) -> str:
+def consumer_queues() -> str:
     """The queues of each consumer; `drained`: to its end."""
-    return f"""
-select t.cluster, t.client_id, t.queue, {dialect.hashed("t.queue")} as place, c.horizon, c.first_deliver, c.until,
+    return """
+select t.cluster, t.client_id, t.queue, n.hash as place, c.horizon, c.first_deliver, c.until,
   case when t.drained is not null or a.drained is not null then 1 else 0 end as drained
 from (
   select cluster, client_id, queue, max(drained) as drained, sum(delivers) as delivers
   from takings group by cluster, client_id, queue
 ) as t
 join client_lives as c on c.cluster = t.cluster and c.client_id = t.client_id
+join names as n on n.cluster = t.cluster and n.name = t.queue
 left join (
   select cluster, client_id, max(drained) as drained from takings where queue = '' group by cluster, client_id
 ) as a on a.cluster = t.cluster and a.client_id = t.client_id
@@ -127,13 +127,13 @@ def slow(shortest: int) -> str:
     return f"select * from message_waits where done is null or done - sent >= {shortest}"
 
 
-def later_answers(dialect: Dialect) -> str:
+def later_answers() -> str:
     """When something was answered that was sent after a message without an answer: side, cluster, k, producer, pub, e
-    (NULL: never).  View `slow_waits`."""
-    second = dialect.quotient("sent", str(SECOND))
+    (NULL: never).  Table `slow_waits`."""
+    second = f"div(sent, {SECOND})"
     keys = "side, cluster, k"
     asked = f"select distinct {keys}, {second} as asked from slow_waits where done is null"
-    all_of = f"select m.*, {dialect.quotient('m.sent', str(SECOND))} as second from message_waits as m"
+    all_of = f"select m.*, div(m.sent, {SECOND}) as second from message_waits as m"
     same = "o.side = m.side and o.cluster = m.cluster and o.k = m.k"
     before = "rows between unbounded preceding and 1 preceding"
     return f"""
@@ -173,22 +173,27 @@ join (select distinct cluster, horizon from client_lives) as c on c.cluster = w.
 # ---- producers ------------------------------------------------------------------------------------------------------
 
 
-def producer_outages(dialect: Dialect, shortest: int) -> str:
-    """The union of the waits, cut at each answer."""
-    minutes = _minutes(dialect, "b", "e")
-    answered = dialect.quotient(_ANSWERED, str(MINUTE))
+def producer_outages(shortest: int) -> str:
+    """The union of the waits, cut at each answer (table `producer_moments`)."""
     return f"""
 select cluster, client_id, b, e, 1 as why from (
   select cluster, client_id, whole, ts as b, lead(ts) over (partition by cluster, client_id, whole order by ts) as e
   from (
     select cluster, client_id, b as whole, b as ts from producer_standstills
     union select cluster, client_id, b, e from producer_standstills
-    union select /*+ broadcast(i) */ i.cluster, i.client_id, i.b, answered
-    from (select *, {minutes} as minute from producer_standstills) as i
-    join (select cluster, client, {_ANSWERED} as answered, {answered} as minute from message_lives) as l
-      on l.cluster = i.cluster and l.client = i.client and l.minute = i.minute and answered > i.b and answered < i.e
+    union select cluster, client_id, span, ts from producer_moments
   )
 ) where e - b >= {shortest}"""
+
+
+def producer_moments() -> str:
+    """When something was answered in a standstill: cluster, client_id, span (its begin), ts."""
+    minutes, answered = _minutes("b", "e"), f"div({_ANSWERED}, {MINUTE})"
+    return f"""
+select /*+ broadcast(i) */ distinct i.cluster, i.client_id, i.b as span, answered as ts
+from (select *, {minutes} as minute from producer_standstills) as i
+join (select cluster, client, {_ANSWERED} as answered, {answered} as minute from message_lives) as l
+  on l.cluster = i.cluster and l.client = i.client and l.minute = i.minute and answered > i.b and answered < i.e"""
 
 
 def producer_standstills() -> str:
@@ -200,9 +205,9 @@ select * from (
 ) where b < e"""
 
 
-def _minutes(dialect: Dialect, first: str, last: str) -> str:
+def _minutes(first: str, last: str) -> str:
     """Column of a SELECT: one row for each minute, so that a long one is not compared with everything."""
-    return dialect.numbers(dialect.quotient(first, str(MINUTE)), dialect.quotient(last, str(MINUTE)))
+    return f"explode(sequence(div({first}, {MINUTE}), div({last}, {MINUTE})))"
 
 
 # ---- consumers ------------------------------------------------------------------------------------------------------
@@ -226,12 +231,12 @@ def consumer_spans(shortest: int) -> str:
     return f"select cluster, client_id, b, e + {shortest} as e from ({spans})"
 
 
-def moments(dialect: Dialect, events: str = "events_raw", clock: str = "ts_wall") -> str:
+def consumer_moments(events: str = "events_raw", clock: str = "ts_wall") -> str:
     """What a consumer got (`got` = 1) or settled in its spans: cluster, client_id, span (its begin), got, ts."""
-    minutes = _minutes(dialect, "b", "e")
+    minutes = _minutes("b", "e")
     return f"""
 select /*+ broadcast(s) */ s.cluster, s.client_id, s.b as span, case when t.code = 6 then 1 else 0 end as got, t.ts
-from (select *, {dialect.quotient("ts", str(MINUTE))} as minute from ({takes(dialect, events, clock)})) as t
+from (select *, div(ts, {MINUTE}) as minute from ({takes(events, clock)})) as t
 join (select *, {minutes} as minute from consumer_spans) as s
   on s.cluster = t.cluster and s.client_id = t.client_id and s.minute = t.minute and t.ts >= s.b and t.ts < s.e"""
 

@@ -6,9 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any, Final
 
-from spark_jobs.engine import delta
-from spark_jobs.engine.base import ROWS_MAX, Engine, checked
-from spark_jobs.engine.spark import SparkEngine
+from spark_jobs.engine.base import Engine
 from spark_jobs.messages import query as messages
 from spark_jobs.workspace import TABLES, Workspace
 
@@ -29,8 +27,7 @@ class Tables:
         """`query`: of the view with the table's name; by default all of it."""
         if not self._has(table):
             return []
-        found = self._from_disk(table) if not query else None
-        return sorted(map(_plain, self._asked(table, query) if found is None else found), key=_order)
+        return sorted(map(_plain, self._asked(table, query)), key=_order)
 
     def _has(self, table: str) -> bool:
         if table not in self._loaded:
@@ -44,18 +41,6 @@ class Tables:
             self._workspace.load(self._engine, table)
             self._loaded[table] = True
         return self._engine.rows(query or f"select * from {table}")
-
-    def _from_disk(self, table: str) -> list[Row] | None:
-        """Spark needs half a second for the smallest table; None if it lies elsewhere, or is made up on the way."""
-        if not isinstance(self._engine, SparkEngine) or type(self._workspace) is not Workspace:
-            return None
-        place = self._engine.qualified(self._workspace.path(table))
-        if not place.startswith("file:") or delta.is_table(place):
-            return None
-        import pyarrow.parquet as pq
-
-        rows: list[Row] = pq.read_table("/" + place.removeprefix("file:").lstrip("/")).to_pylist()
-        return checked(rows, ROWS_MAX, table)
 
     def verdicts(self) -> list[Row]:
         """The first VERDICTS_SHOWN of each incident that are not ok, the worst first; `of_all`: how many there are."""
@@ -111,16 +96,8 @@ def _listed(names: Collection[str]) -> str:
 
 
 def _plain(row: Row) -> Row:
-    """Maps come from Arrow as pairs."""
-    return {name: _dict(value) if _is_map(value) else value for name, value in row.items()}
-
-
-def _is_map(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and isinstance(value[0], tuple)
-
-
-def _dict(pairs: list[tuple[str, str]]) -> dict[str, str]:
-    return dict(sorted(pairs))
+    """Maps in the order of their keys."""
+    return {name: dict(sorted(value.items())) if isinstance(value, dict) else value for name, value in row.items()}
 
 
 _FIRST: Final = ("cluster", "ts_est", "begin", "ts_begin", "number", "name", "node", "file", "line_no", "queue")

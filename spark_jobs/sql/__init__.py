@@ -1,1 +1,1 @@
-"""The text of the big queries; the same for Spark and DuckDB but for what `dialect` knows."""
+"""The text of the big queries in words of Spark, which `engine.duckdb_engine` teaches DuckDB, too."""

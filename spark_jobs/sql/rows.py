@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Final
 
 from spark_jobs.schema import EXPLAINED_BY
-from spark_jobs.sql.dialect import Dialect
 
 CODES: Final = {
     "publish": 1, "resend": 2, "confirm": 3, "nack": 4, "return": 5, "deliver": 6, "ack": 7, "reject": 8, "release": 9,
@@ -50,17 +49,17 @@ def _span() -> str:
     )
 
 
-def _spread(dialect: Dialect, columns: str, narrow: str, steps: str) -> str:
-    kept = f"{columns}, pub_first, pub_last, ts as row_ts, span"
-    spread = dialect.spread(kept, narrow, "pub_first", "pub_last", "pub")
-    later = dialect.quotient("span * (pub - pub_first)", "pub_last - pub_first")
+def _spread(columns: str, narrow: str, steps: str) -> str:
+    all_of = "case when pub_last > pub_first then sequence(pub_first, pub_last) else array_repeat(pub_first, 1) end"
+    spread = f"select {columns}, pub_first, pub_last, ts as row_ts, span, explode({all_of}) as pub from {narrow}"
+    later = "div(span * (pub - pub_first), pub_last - pub_first)"
     return (
         f"select {columns}, {steps} row_ts + case when span > 0 then {later} else 0 end as ts "
         f"from (select * from ({spread}))"
     )
 
 
-def messages(dialect: Dialect, events: str = "events_raw", clock: str = _WALL, undone: str = NONE) -> str:
+def messages(events: str = "events_raw", clock: str = _WALL, undone: str = NONE) -> str:
     """One row a message and fact: cluster, producer, pub, code, flags, client, place, ts, done_ts (µs; of a run when
     its last message was).  `clock`: expression for a row's time.
 
@@ -68,13 +67,13 @@ def messages(dialect: Dialect, events: str = "events_raw", clock: str = _WALL, u
     narrow = f"""(
   select coalesce(cluster, '') as cluster, producer, pub_first, pub_last, {clock} as ts, {_span()} as span,
     case when source = 'client' then {_code()} else 0 end as code, {_flags()} as flags,
-    {dialect.hashed("coalesce(client_id, '')")} as client, {dialect.hashed("coalesce(queue, '')")} as place
+    xxhash64(coalesce(client_id, '')) as client, xxhash64(coalesce(queue, '')) as place
   from {events}
   where producer is not null and ((source = 'client' and kind in ({quoted([k for k in CODES if k != "release"])}))
     or (source <> 'client' and kind in ({quoted(EXPLAINED_BY)}) and not {undone}))
 )"""
     columns = "cluster, producer, code, flags, client, place"
-    return _spread(dialect, columns, narrow, "pub, row_ts + span as done_ts,")
+    return _spread(columns, narrow, "pub, row_ts + span as done_ts,")
 
 
 def coded(events: str = "events_raw", clock: str = _WALL) -> str:
@@ -87,11 +86,11 @@ def coded(events: str = "events_raw", clock: str = _WALL) -> str:
 )"""
 
 
-def takes(dialect: Dialect, events: str = "events_raw", clock: str = _WALL) -> str:
+def takes(events: str = "events_raw", clock: str = _WALL) -> str:
     """What consumers got and settled, one row a message: cluster, client_id, code, ts."""
     narrow = f"""(
   select coalesce(cluster, '') as cluster, coalesce(client_id, '') as client_id, {_code()} as code, {clock} as ts,
     coalesce(pub_first, 0) as pub_first, coalesce(pub_last, 0) as pub_last, {_span()} as span
   from {events} where source = 'client' and kind in {TAKES}
 )"""
-    return _spread(dialect, "cluster, client_id, code", narrow, "")
+    return _spread("cluster, client_id, code", narrow, "")

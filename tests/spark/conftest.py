@@ -10,7 +10,7 @@ import pytest
 from spark_jobs.engine.base import Engine
 from spark_jobs.engine.duckdb_engine import DuckEngine
 from spark_jobs.engine.session import session
-from spark_jobs.engine.spark import SparkEngine
+from spark_jobs.engine.spark import SMALL, SparkEngine
 from tests.spark import standalone
 
 
@@ -33,6 +33,14 @@ def spark_session() -> Iterator[Any]:
 @pytest.fixture
 def spark(spark_session: Any) -> Iterator[SparkEngine]:
     engine = SparkEngine(spark_session)
+    yield engine
+    engine.close()
+
+
+@pytest.fixture(params=[0, SMALL])
+def spark_sized(spark_session: Any, request: pytest.FixtureRequest) -> Iterator[SparkEngine]:
+    """All tables are Spark's; only events are."""
+    engine = SparkEngine(spark_session, small=request.param)
     yield engine
     engine.close()
 

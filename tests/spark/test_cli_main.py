@@ -235,6 +235,16 @@ def test_engine_that_is_not_installed(
     assert said.err.endswith(f"or --engine {'duckdb' if engine == 'spark' else 'spark'}\n")
 
 
+def test_spark_wants_duckdb(program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "_there", lambda wanted: wanted != "duckdb")
+    monkeypatch.setattr(engines, "java", lambda environ: "java")
+    said = program("report", tmp_path, "-o", tmp_path / "out")
+    wanted = (
+        "failover-report: DuckDB is not installed, which has the small tables of Spark: pip install 'qpidd-py[spark]'"
+    )
+    assert said.code == 2 and said.err.startswith(wanted)
+
+
 # ---- start-up
 
 HEAVY = {"pyspark", "duckdb", "pyarrow", "numpy", "pandas", "matplotlib", "asyncio"}

@@ -51,10 +51,13 @@ def ordered(rows: list[Any]) -> list[Any]:
 
 
 @both_engines
-@pytest.mark.parametrize("small", [0, groups.SMALL])
-def test_each_cluster_alone_and_failures_apart(engine: Engine, tmp_path: Path, monkeypatch: Any, small: int) -> None:
-    """`small`: rows that Spark's tasks made go to the tables through this process, or by SQL."""
+@pytest.mark.parametrize("small, few", [(0, 0), (0, groups.FEW), (groups.SMALL, 0)])
+def test_each_cluster_alone_and_failures_apart(
+    engine: Engine, tmp_path: Path, monkeypatch: Any, small: int, few: int
+) -> None:
+    """Up to `small` rows all is done here; up to `few` what tasks made goes to the tables through this process."""
     monkeypatch.setattr(groups, "SMALL", small)
+    monkeypatch.setattr(groups, "FEW", few)
     found, failed = run(engine, tmp_path, ["a", "bad", "c"])
     assert ordered(found) == ordered([row_of("a"), row_of("c")])
     assert failed == [

@@ -31,7 +31,7 @@ Row = dict[str, Any]
 STORIES = {make.__name__: make for group in (processes, nodes, watches) for make in group.STORIES}
 LEDGERS = {f"ledger_{make.__name__}": make for make in messages.LEDGERS}
 SETTINGS = Settings(reference="node3")
-HASHED = {"client", "sent_to", "sent_to_2", "taken_from", "taken_from_2"}
+HASHED = {"hash", "client", "sent_to", "sent_to_2", "taken_from", "taken_from_2"}
 """Columns with an engine's own hashes."""
 
 

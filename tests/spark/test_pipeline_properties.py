@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from spark_jobs import groups
 from spark_jobs.engine.duckdb_engine import DuckEngine
 from spark_jobs.engine.spark import SparkEngine
 from tests.spark import pipeline_runs as runs
@@ -149,8 +150,12 @@ def _begun(lines: list[bytes], chance: random.Random) -> list[bytes]:
     return [*lines[:at], *([part] if part else [])]
 
 
-def test_spark_says_what_duckdb_says(spark: SparkEngine, duck: DuckEngine, tmp_path: Path) -> None:
-    """Several clusters, so Spark works on each in a task of its own."""
+@pytest.mark.parametrize("small", [0, groups.SMALL])
+def test_spark_says_what_duckdb_says(
+    spark: SparkEngine, duck: DuckEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: int
+) -> None:
+    """Several clusters: Spark works on each in a task of its own, or they are too small for that."""
+    monkeypatch.setattr(groups, "SMALL", small)
     files = runs.clusters({"one": clients(), "two": cluster(), "three": processes.hang().files})
     given_ = [runs.folder(files, tmp_path / "in")]
     wanted = runs.answer(duck, given_, tmp_path / "duck")

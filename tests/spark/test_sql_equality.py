@@ -122,11 +122,11 @@ def test_duckdb_says_what_the_reference_says(rows: list[Row], duck: DuckEngine, 
 
 
 @pytest.mark.slow
-def test_spark_says_what_the_reference_says(rows: list[Row], spark: SparkEngine, tmp_path: Path) -> None:
+def test_spark_says_what_the_reference_says(rows: list[Row], spark_sized: SparkEngine, tmp_path: Path) -> None:
     """The same histories once more as runs, in another order, in several files: each query costs seconds."""
     mixed = rows + [{**row, "cluster": f"run-{row['cluster']}"} for row in as_runs(rows)]
     random.Random(7).shuffle(mixed)
-    assert_same(ask(spark, tmp_path, mixed, parts=3), reference(mixed))
+    assert_same(ask(spark_sized, tmp_path, mixed, parts=3), reference(mixed))
 
 
 def test_neither_order_nor_files_matter(rows: list[Row], duck: DuckEngine, tmp_path: Path) -> None:

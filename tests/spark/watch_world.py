@@ -19,7 +19,7 @@ from tests.spark.truth.reading import MODIFIED
 from tests.spark.truth.story import Story
 
 SETTINGS = pipeline.Settings(zones={"*": "UTC"})
-OF_THE_ENGINE = ("message_lives", "slow_waits", "standstills", "consumer_moments")
+OF_THE_ENGINE = ("names", "message_lives", "slow_waits", "later_answers", "standstills")
 """Tables with an engine's own hashes."""
 DAY = 86_400_000_000
 CLUSTER = b'"made"'
