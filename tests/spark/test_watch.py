@@ -251,6 +251,7 @@ def test_some_clusters_are_read_and_put_back(engine: Engine, tmp_path: Path) -> 
         engine.keep(part.path(table), columns, [{"cluster": cluster, "seq": n} for cluster, n in MADE])
     for _ in range(2):  # again: a job that was interrupted begins anew
         merge(engine, part, ("outages", "hints"))
+        whole.load(engine, "outages", "hints")
         assert values(engine, "outages") == [*OTHERS, *MADE]
         assert values(engine, "hints") == MADE
 
