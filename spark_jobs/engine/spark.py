@@ -164,6 +164,6 @@ class SparkEngine(Large):
             target = copy / file.path
             target.parent.mkdir(parents=True, exist_ok=True)
             system.copyToLocalFile(
-                False, self._path(f"{path.rstrip('/')}/{file.path}"), self._path(target.as_uri()), True
+                False, self._path(f"{path.rstrip('/')}/{file.path}"), self._path(f"file://{target}"), True
             )
         return str(copy)
