@@ -55,11 +55,12 @@ def test_a_copy_that_was_sent_again_is_no_fault_where_queues_are_uneven() -> Non
     """s:4 was sent again and only one queue had refused it; nobody sent s:1 again, and s:5 does not say so."""
     found = run()
     found.audit.remove(Copy("s:4", True))
-    assert judge(found).problems == ("again: s:4: 2 times, 1 in the audit",)
+    assert judge(found).problems == ("again: s:4: 2 times, 1 in the audit (r delivered 4000000, r delivered 7000000)",)
     found.uneven = True
     assert judge(found).problems == ()
     found.application += [app("receive", id, "r", 7, redelivered=False, resent=id == "s:1") for id in ("s:1", "s:5")]
-    assert judge(found).problems == ("again: s:1: 2 times, 1 in the audit, s:5: 2 times, 1 in the audit",)
+    twice = "2 times, 1 in the audit (r delivered 4000000, r delivered 7000000)"
+    assert judge(found).problems == (f"again: s:1: {twice}, s:5: {twice}",)
 
 
 def test_the_first_of_two_copies_may_come_last_where_queues_are_uneven() -> None:
@@ -176,7 +177,7 @@ def spoil(found: Evidence) -> None:
         (revive, "phantom: t:1"),
         (turn_round, "order: s:2 after s:3 (audit)"),
         (deliver_in_disorder, "order: s:6 after s:7 (r)"),
-        (hand_out_twice, "again: s:1: 2 times, 1 in the audit"),
+        (hand_out_twice, "again: s:1: 2 times, 1 in the audit (r delivered 4000000, r delivered 8000000)"),
         (filter_nothing, "filtered: s:4 by r"),
         (filter_nothing_of_what_says_nothing, "unmarked: s:4 by r"),
         (hang_in_close, "late: r: 9.0 s, 5.0 s allowed"),
