@@ -117,6 +117,7 @@ cdef bint turn(Engine engine) except -1:
     if engine.safe_moved:
         engine.release_confirms()
         engine.release_held()
+        ended = ended or engine.slice.ended
     elif engine.confirms.due:
         engine.release_confirms()
     flush_connections(engine)
