@@ -167,7 +167,7 @@ class Trial:
         for node in self.cluster.lab.nodes:
             for place in WRITTEN:
                 _copy(node.disk / place, logs / node.name / place)
-        found = second_judge.contradictions(self.directory, mode, self.report.messages, True, [logs])
+        found = second_judge.contradictions(self.directory, mode, self.report.messages, True, [logs], may_lose)
         return found or morning.missed(self.report, self._zero, self.directory / "report")
 
     def _give_up(self) -> None:
