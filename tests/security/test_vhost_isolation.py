@@ -212,6 +212,7 @@ def test_a_user_of_one_reaches_no_other(broker: BrokerProcess) -> None:
 
 
 REQUESTS = ("queue.peek", "queue.purge", "queue.delete", "queue.info", "queue.list", "queue.page", "binding.list")
+ROUTES = ("route.bindings", "route.changes", "route.paths", "queue.bindings")
 
 
 def test_requests_of_a_user_of_one_reach_no_other(broker: BrokerProcess) -> None:
@@ -219,6 +220,9 @@ def test_requests_of_a_user_of_one_reach_no_other(broker: BrokerProcess) -> None
         for method in REQUESTS:
             with pytest.raises(RequestRefused):
                 ask(broker, "anna", method, "x", queue="q", vhost=vhost)
+        for method in ROUTES:
+            with pytest.raises(RequestRefused):
+                ask(broker, "anna", method, "x", queue="q", exchange="amq.fanout", vhost=vhost)
         for source, target in (("q", "q"), ("q", "r")):
             with pytest.raises(RequestRefused):
                 ask(broker, "anna", "queue.move", "x", source=source, target=target, vhost=vhost)
@@ -226,7 +230,7 @@ def test_requests_of_a_user_of_one_reach_no_other(broker: BrokerProcess) -> None
         for method, arguments in (("policy.set", policy), ("policy.clear", {"name": "p"})):
             with pytest.raises(RequestRefused):
                 ask(broker, "anna", method, "x", vhost=vhost, **arguments)
-    with pytest.raises(RequestRefused, match="works in the virtual host '/' only, not in 'x'"):
+    with pytest.raises(RequestRefused, match="no shovel 's'"):
         ask(broker, "anna", "shovel.restart", "x", name="s")  # of its own virtual host, where none is named
     with pytest.raises(RequestRefused, match="access to vhost '/' refused"):
         ask(broker, "anna", "shovel.restart", "x", name="s", vhost="/")
@@ -234,6 +238,7 @@ def test_requests_of_a_user_of_one_reach_no_other(broker: BrokerProcess) -> None
         with pytest.raises(RequestRefused):
             ask(broker, "anna", method, "x", name="y", vhost="y", limits={"max-queues": 0}, user="anna")
     assert [each["body"] for each in ask(broker, "anna", "queue.peek", "x", queue="q")] == ["of x"]
+    ask(broker, "anna", "queue.bindings", "x", queue="q", exchange="amq.fanout")
     assert secrets(broker) == [["of /"], ["of y"]]
 
 
