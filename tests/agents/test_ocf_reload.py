@@ -115,7 +115,7 @@ def test_a_held_monitor_ends_with_the_change_and_the_next_is_held(primary: Agent
     assert primary("monitor", interval=300).code == PROMOTED
     primary.parameters["heartbeat"] = "2s"
     assert primary("monitor", interval=300).code == PROMOTED, "it is not held after the checks"
-    assert READS in primary.log
+    wait_logged(primary, READS)
     assert primary.held(interval=300).poll() is None
 
 
@@ -137,7 +137,7 @@ def test_a_check_that_hangs_fails_no_monitor(primary: Agent, tmp_path: Path) -> 
     write_program(tmp_path / "bin" / "qpidd", "exec sleep 3600")
     primary.parameters["heartbeat"] = "2s"
     assert primary("monitor", interval=300, timeout=6000).code == PROMOTED
-    assert "changed parameters are not checked" in primary.log
+    wait_logged(primary, "changed parameters are not checked")
     monitors(primary, 1)
     assert primary.log.count(READS) == 1
 
@@ -177,7 +177,8 @@ def test_a_note_that_cannot_be_written_stops_the_change_and_no_monitor(primary: 
     blocked.mkdir()
     primary.parameters["heartbeat"] = "2s"
     monitors(primary)
-    assert "changed parameters are not applied (heartbeat)" in primary.log and READS not in primary.log
+    wait_logged(primary, "changed parameters are not applied (heartbeat)")
+    assert READS not in primary.log
     assert primary.held(interval=300).poll() is None, "it is held as ever"
     blocked.rmdir()
     monitors(primary)

@@ -6,7 +6,7 @@ import pytest
 
 from qpidd_py.assembly import make_broker
 from qpidd_py.broker.client_connection import ClientConnection
-from qpidd_py.config import BrokerSettings, NetworkSettings, SecuritySettings
+from qpidd_py.config import BrokerSettings, LinkSettings, NetworkSettings, SecuritySettings
 from tests.unit.test_management import NoTransport
 
 
@@ -20,7 +20,8 @@ from tests.unit.test_management import NoTransport
     ],
 )
 def test_as_whom_anonymous_logs_in(security: SecuritySettings, user: str) -> None:
-    settings: Any = {BrokerSettings: BrokerSettings(), NetworkSettings: NetworkSettings(), SecuritySettings: security}
+    settings: Any = {kind: kind() for kind in (BrokerSettings, LinkSettings, NetworkSettings)}
+    settings[SecuritySettings] = security
     broker = make_broker(settings, "127.0.0.1:5672", "1")
     handshake = ClientConnection(broker, "peer:1", NoTransport()).handshake
     start: Any = handshake.protocol_header(b"AMQP\x00\x00\x09\x01")
