@@ -20,7 +20,7 @@ from qpidd_py.server.listener import listening_sockets
 from qpidd_py.service import Service
 from tests.security.peers import Raw, guessing, longest_wait, start_ok
 from tests.support.process import BrokerProcess
-from tests.support.wait import wait_for, wait_logged
+from tests.support.wait import stays, wait_for, wait_logged
 
 MakeBroker = Callable[..., BrokerProcess]
 
@@ -117,9 +117,12 @@ def test_silent_connections_keep_no_client_out(make_broker: MakeBroker) -> None:
             peer.log_in()
         wait_for(lambda: any(not _open(peer) for peer in silent), what="the oldest silent one goes")
         assert sum(map(_open, silent)) == 19
-        refused = Raw(broker.port)
-        silent.append(refused)
-        assert _open(refused), "there is room again"
+
+        def is_taken() -> bool:
+            silent.append(Raw(broker.port))
+            return stays(lambda: _open(silent[-1]), 0.2)
+
+        wait_for(is_taken, what="there is room again, after the next tick at the latest")
         silent.append(Raw(broker.port))
         wait_for(lambda: not _open(silent[-1]), what="one more of the same address is refused")
         line = r"connection refused: from 127.0.0.1:\d+, 20 are not logged in"
