@@ -89,7 +89,7 @@ def watch_memory(
         octets = SMALLEST_MEMORY
     if not octets and files.page_folder not in ("", "no"):
         raise ConfigError(f"option page-folder: found {files.page_folder} with memory-limit=0, expected a limit")
-    broker.memory = lambda: {"resident": measure(), "limit": octets, "segments": pool.held()}
+    broker.figures["memory"] = lambda: {"resident": measure(), "limit": octets, "segments": pool.held()}
     if not octets:
         return None, None
     file = _page_file(files, data_dir, pool.segment_size)
@@ -99,7 +99,7 @@ def watch_memory(
     where = f"the page file in {file.folder}"
     pager = thread.told = Pager(broker, Paging(broker.engine, file.fill), thread, octets, where)
     pager.restarts = restarts
-    broker.paging = pager.shown
+    broker.figures["paged"] = pager.shown
     return MemoryWatch(broker, octets, measure, pager), thread
 
 

@@ -104,13 +104,14 @@ class Broker:
         self.rights.trusted = self.couriers.__contains__
         self.limits: dict[str, str] = {}  # cause -> reason, while this broker is at a limit of its own
         self.alarms: dict[str, str] = {}  # name -> what an administrator has to know, while it lasts
-        self.memory: Callable[[], dict[str, int]] = dict  # octets, by what holds them or limits them
-        self.paging: Callable[[], dict[str, object]] | None = None
-        """What is in the page file, for management; None without one."""
-        self.journal: Callable[[], dict[str, object]] | None = None
-        """What is in the journal, and not yet, for management; None without one."""
-        self.turns: Callable[[], dict[str, object]] = dict
-        """How long turns of the loop took, for management."""
+        self.figures: dict[str, Callable[[], dict[str, Any] | None]] = {
+            "memory": dict,
+            "turns": dict,
+            "journal": lambda: None,
+            "paged": lambda: None,
+        }
+        """What the shell knows, for `broker.info`: octets of memory, how long turns of the loop took, what is in the
+        journal and in the page file (None without one)."""
         self._blocks: dict[str, str] = {}  # cause -> reason, while publishers are asked to pause
         self.known_hosts = ""
         """Addresses that clients are told when their connection is open."""

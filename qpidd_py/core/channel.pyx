@@ -604,7 +604,7 @@ cdef class Channel:
     def resume(self):
         """Not from within a callback of this connection."""
         if self.held and self.connection.state != DEAD:
-            self.connection.engine.begin_slice()
+            self.connection.begin_slice()
             release_channel(self.connection, self)
 
     # ---------------------------------------------------------------- confirms

@@ -160,7 +160,7 @@ class Store:
             self._segment_size,
             self._fell_behind,
         )
-        self._broker.journal = self.journal.shown
+        self._broker.figures["journal"] = self.journal.shown
         self._thread.start()
 
     def begin(self) -> None:

@@ -89,7 +89,7 @@ def scrape(server, capsys):
 def test_totals_have_the_names_of_rabbitmq(server, scrape):
     declared(server, "a", b"12", b"3")
     declared(server, "b", b"4")
-    server.broker.memory = lambda: {"resident": 5, "limit": 6, "segments": 7}
+    server.broker.figures["memory"] = lambda: {"resident": 5, "limit": 6, "segments": 7}
     found = scrape()
     assert found["rabbitmq_queue_messages_ready",] == 3 and found["rabbitmq_queue_messages_ready_bytes",] == 4
     assert (found["rabbitmq_queues",], found["rabbitmq_connections",], found["qpidd_up",]) == (2, 3, 1)
@@ -99,7 +99,7 @@ def test_totals_have_the_names_of_rabbitmq(server, scrape):
 
 
 def test_turns_are_a_histogram(server, scrape):
-    server.broker.turns = lambda: {"took": [1] * 32, "seconds": 2.5}
+    server.broker.figures["turns"] = lambda: {"took": [1] * 32, "seconds": 2.5}
     found = scrape()
     buckets = {float(key[1]): value for key, value in found.items() if key[0] == "qpidd_turn_seconds_bucket"}
     assert buckets == {**{2**bits / 1e6: bits + 1 for bits in range(6, 21)}, float("inf"): 32}
@@ -108,7 +108,7 @@ def test_turns_are_a_histogram(server, scrape):
 
 def test_what_is_in_the_journal_and_not_yet(server, scrape):
     assert not [name for name, *_ in scrape() if "journal" in name], "there is none"
-    server.broker.journal = lambda: {"octets": 9, "waiting": 3, "behind": 2, "full": True}
+    server.broker.figures["journal"] = lambda: {"octets": 9, "waiting": 3, "behind": 2, "full": True}
     names = ("bytes", "waiting_bytes", "behind_operations", "full")
     assert [scrape()[f"qpidd_journal_{name}",] for name in names] == [9, 3, 2, 1]
 
@@ -199,9 +199,9 @@ def test_bad_arguments_are_named(capsys, words, text):
 
 
 def test_rules_and_page_name_only_metrics_that_there_are(server, scrape):
-    server.broker.memory = lambda: {"resident": 5, "limit": 6, "segments": 7}
-    server.broker.turns = lambda: {"took": [1] * 32, "seconds": 2.5}
-    server.broker.journal = lambda: {"octets": 9, "waiting": 3, "behind": 2, "full": True}
+    server.broker.figures["memory"] = lambda: {"resident": 5, "limit": 6, "segments": 7}
+    server.broker.figures["turns"] = lambda: {"took": [1] * 32, "seconds": 2.5}
+    server.broker.figures["journal"] = lambda: {"octets": 9, "waiting": 3, "behind": 2, "full": True}
     server.broker.limit("disk", "disk: full")
     declared(server, "q")
     there = {name for name, *_ in scrape("--queues", "1")}

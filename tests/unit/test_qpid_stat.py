@@ -68,8 +68,8 @@ def test_alarms_and_blocked_publishers_are_shown(server, stat):
 
 
 def test_memory(server, stat):
-    server.broker.memory = lambda: {"resident": 3 << 20, "limit": 1 << 30}
-    server.broker.paging = lambda: {"octets": 17}
+    server.broker.figures["memory"] = lambda: {"resident": 3 << 20, "limit": 1 << 30}
+    server.broker.figures["paged"] = lambda: {"octets": 17}
     assert lines(stat("-m")) == [
         ["memory,", "resident:", "3.0", "MiB"],
         ["memory,", "limit:", "1024.0", "MiB"],
