@@ -56,6 +56,9 @@ from qpidd_py.core.wire cimport be16, le32, le64, putle16, putle32, putle64
 
 from qpidd_py.errors import InvariantError, LinkError
 
+cdef enum:
+    RELEASE = 8                 # units of work that an answer takes for which a channel has waited
+
 cdef uint64_t SEQUENCE_BITS = 48
 cdef uint64_t SEQUENCE_MASK = (<uint64_t>1 << 48) - 1
 
@@ -464,6 +467,10 @@ cdef class Engine:
                     release_channel(channel.connection, channel)
                 except MemoryError:
                     channel.connection.starve()
+                if self.slice.spent(RELEASE):
+                    self.safe_moved = True      # the next turn goes on
+                    self.want_turn()
+                    break
         return 0
 
     # ---------------------------------------------------------------- transactions

@@ -137,6 +137,23 @@ def test_what_waits_on_many_channels_takes_no_longer_turn_than_on_one(clients: i
     assert sum(answered) == 8000 and max(answered) < 1000
 
 
+def test_answers_that_become_safe_together_leave_in_slices_and_in_order() -> None:
+    broker = Replicated()
+    peer = opened(broker)
+    numbers = range(1, 2001)
+    for number in numbers[1:]:
+        peer.send(number, Channel.Open())
+    for number in numbers:
+        peer.send(number, Queue.Declare(queue=f"q{number}"))
+    peer.frames()
+    broker.engine.schedule, broker.engine.slice.most = lambda: None, 2
+    broker.advance()
+    turns = [[frame.queue for frame in peer.frames()]]
+    while turns[-1]:
+        turns.append([frame.queue for frame in peer.frames()])
+    assert max(map(len, turns)) < 200 and [name for turn in turns for name in turn] == [f"q{each}" for each in numbers]
+
+
 def test_no_answer_leaves_before_its_own_change_is_safe() -> None:
     broker = Replicated()
     peer = opened(broker)
