@@ -155,7 +155,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "rot-stays-whole": Mutant(journal.rot_stays_whole, "quorum", ("pages", "crash"), seed=11),
     "rot-is-held": Mutant(journal.rot_is_reported_as_held, "quorum", ("pages", "crash"), seed=8),
     "rot-stays-primary": Mutant(journal.rot_stays_primary, "quorum", ("pages", "crash"), seed=15),
-    "rot-goes-on-alone": Mutant(journal.rot_goes_on_alone, "", seed=2746, run=11),
+    "rot-goes-on-alone": Mutant(journal.rot_goes_on_alone, "", seed=2746, run=64),
     "cache-is-believed": Mutant(journal.cache_is_believed, "quorum", ("blackout", "disks"), seed=7),
     "copy-stands-for-member": Mutant(journal.copy_stands_for_member, "registry", ("blackout", "clone"), seed=15),
     "set-unheard": Mutant(votes.set_unheard, "quorum"),
