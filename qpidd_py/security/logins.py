@@ -14,7 +14,9 @@ of a processor, which may not be spent for one peer at the expense of others:
   the same password are accepted with it.  After a failure the lane waits, longer after each (DELAYS): guesses are
   slowed, and nothing else is.
 * Addresses take turns, and so do the lanes of one address.  The addresses of an IPv6 network /64 count as one.
-* A refused password is remembered, too: the same again costs no processor time, only the delay.
+* A refused password is remembered, too.  The same again is no further guess: it costs no processor time, delays nobody,
+  and is refused after AGAIN.
+* Every delay is shorter than clients wait for an answer (ours 2 s), so that a wrong password is always told.
 * An unknown name takes the same way as a known one (`Users.stored`).
 """
 
@@ -33,8 +35,10 @@ from qpidd_py.security.users import Users
 
 WORKERS: Final = 2
 """Verifications at a time."""
-DELAYS: Final = (0.25, 0.5, 1.0, 2.0, 4.0)
+DELAYS: Final = (0.25, 0.5, 1.0)
 """Seconds before the next login of the lane, after the first failure, the second..."""
+AGAIN: Final = 0.5
+"""Seconds until a password is refused that is known to be wrong."""
 FORGET: Final = 60.0
 """Seconds after a failure until it no longer counts."""
 KEPT: Final = 10_000
@@ -147,6 +151,8 @@ class Logins:
         self._until_sweep = SWEEP
         self._failures = Failures()
         self._wrong: OrderedDict[bytes, None] = OrderedDict()
+        self._again: deque[tuple[float, str, PendingLogin]] = deque()
+        """When it is refused, its peer, a login whose password is known to be wrong."""
 
     def __len__(self) -> int:
         """Logins that wait, without those that run."""
@@ -154,8 +160,8 @@ class Logins:
 
     @property
     def due(self) -> float | None:
-        """When the next delayed lane may go on."""
-        return self._delayed[0][0] if self._delayed else None
+        """When the next delayed lane may go on, or the next known password is refused."""
+        return min((waiting[0][0] for waiting in (self._delayed, self._again) if waiting), default=None)
 
     def users_changed(self) -> None:
         """A password that was wrong may be right now."""
@@ -172,7 +178,11 @@ class Logins:
         if self._users.verified(name, digest):
             decided(name)
             return False
-        self._wait(peer, PendingLogin(name, password, digest, decided, wanted), now)
+        login = PendingLogin(name, password, digest, decided, wanted)
+        if digest in self._wrong:
+            self._again.append((now + AGAIN, peer, login))
+        else:
+            self._wait(peer, login, now)
         return True
 
     def submit_proof(
@@ -201,6 +211,7 @@ class Logins:
     def run(self, now: float) -> Iterator[tuple[Lane, PendingLogin]]:
         """Decides what needs no verification, and yields the logins to verify now; `finished` ends each.  Stops after
         SLICE decisions: `pending` says whether to call again soon."""
+        self._refuse_again(now)
         while self._delayed and self._delayed[0][0] <= now:
             self._make_ready(heappop(self._delayed)[2])
         for _ in range(SLICE):
@@ -211,8 +222,11 @@ class Logins:
                 self._queue(lane, now)
             elif self._users.verified(login.name, login.digest):
                 self._accept(lane, now)
-            elif login.wrong or login.digest in self._wrong:
+            elif login.wrong:
                 self._refuse(lane, lane.logins.popleft(), now)
+            elif login.digest in self._wrong:
+                lane.logins.popleft().decided(None)
+                self._queue(lane, now)
             elif self._running < WORKERS:
                 lane.logins.popleft()
                 self._running += 1
@@ -223,6 +237,16 @@ class Logins:
                 self._make_ready(lane, first=True)
                 self._stuck = True
                 return
+
+    def _refuse_again(self, now: float) -> None:
+        for _ in range(SLICE):
+            if not self._again or self._again[0][0] > now:
+                return
+            _, peer, login = self._again.popleft()
+            if login.digest not in self._wrong:  # the users have changed meanwhile
+                self._wait(peer, login, now)
+            elif login.wanted():
+                login.decided(None)
 
     @property
     def pending(self) -> bool:

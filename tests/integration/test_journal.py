@@ -416,12 +416,13 @@ def test_a_full_disk_blocks_publishers_and_is_used_again(tmp_path: Path, limit: 
 
 def _fill_and_drain(broker: BrokerProcess, connection: pika.BlockingConnection, reason: str) -> None:
     told: list[str] = []
-    connection.add_on_connection_blocked_callback(lambda _, method: told.append(method.method.reason))
-    connection.add_on_connection_unblocked_callback(lambda *_: told.append("unblocked"))
+    # On the adapter: the blocking connection's publish would wait until a blocked broker reads on.
+    connection._impl.add_on_connection_blocked_callback(lambda _, method: told.append(method.method.reason))
+    connection._impl.add_on_connection_unblocked_callback(lambda *_: told.append("unblocked"))
     channel = connection.channel()
     channel.queue_declare("orders", durable=True)
     for number in range(80):
-        channel.basic_publish("", "orders", b"%d %s" % (number, b"x" * 100_000), PERSISTENT)
+        channel._impl.basic_publish("", "orders", b"%d %s" % (number, b"x" * 100_000), PERSISTENT)
         connection.process_data_events(0.05)  # the reserve is small, too
         if told:
             break

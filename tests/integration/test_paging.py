@@ -189,12 +189,14 @@ def test_a_page_file_that_is_full_leaves_the_limit_to_do_its_work(tmp_path: Path
         broker.start()
         told: list[str] = []
         with channel_of(broker) as channel:
-            channel.connection.add_on_connection_blocked_callback(lambda _, frame: told.append(frame.method.reason))
+            # On the adapter: the blocking connection's publish would wait until a blocked broker reads on.
+            adapter = channel.connection._impl
+            adapter.add_on_connection_blocked_callback(lambda _, frame: told.append(frame.method.reason))
             channel.queue_declare("q", durable=True)
             number = 0
             while not told:
                 assert number < 2000
-                channel.basic_publish("", "q", body(number), PERSISTENT)
+                channel._impl.basic_publish("", "q", body(number), PERSISTENT)
                 number += 1
                 channel.connection.process_data_events(0)
             assert "memory-limit" in told[0]

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qpidd_py.security.logins import DELAYS, FORGET, SWEEP, WORKERS, Logins, PendingLogin, origin
+from client_lib.retry_policy import RetryPolicy
+from qpidd_py.security.logins import AGAIN, DELAYS, FORGET, SWEEP, WORKERS, Logins, PendingLogin, origin
 from qpidd_py.security.users import Users
 
 HASHES = {name: f"scrypt$4$8$1${'00' * 16}${name.encode().hex():0>128}" for name in ("anna", "ben", "carl")}
@@ -105,7 +106,7 @@ def test_delays_grow_and_are_forgotten() -> None:
     for number in range(8):
         world.login(number, "anna", f"guess {number}")
     world.until_idle()
-    assert world.now == sum(DELAYS) + 2 * DELAYS[-1]
+    assert world.now == sum(DELAYS) + 4 * DELAYS[-1]
     world.now += FORGET
     world.login(8, "anna", "guess 8")
     world.start()
@@ -133,6 +134,45 @@ def test_the_same_wrong_password_costs_one_verification() -> None:
     world.login(5, "anna", "guess")
     world.until_idle()
     assert len(world.verified) == 2, "it may be right since the file has changed"
+
+
+def test_every_answer_comes_before_a_client_gives_up() -> None:
+    """A client that tries again and again, with another wrong password each time or with the same one: it is refused in
+    less time than our library waits, however often that was."""
+    patience = RetryPolicy().connect_timeout
+    world = World()
+    for number in range(20):
+        world.login(number, "anna", f"guess {number}" if number % 2 else "old")
+        asked = world.now
+        world.until_idle()
+        assert world.answers[number] is None and world.now - asked < 0.75 * patience, number
+
+
+def test_a_client_with_an_old_password_delays_nobody() -> None:
+    """It tries again for ever, from the address of a client that has the new one."""
+    world = World()
+    for number in range(20):
+        world.login(number, "anna", "old")
+        world.until_idle()
+        world.now += 2
+    asked = world.now
+    world.login(20, "anna", "old")
+    world.login(21, "anna")
+    world.until_idle()
+    assert world.answers[20] is None and world.answers[21] == "anna" and world.now - asked == AGAIN
+    assert world.verified == [("10.0.0.1", "anna")] * 2
+
+
+def test_a_password_that_becomes_right_while_its_refusal_waits_is_verified() -> None:
+    world = World()
+    world.login(0, "anna", "later")
+    world.until_idle()
+    world.now += FORGET
+    world.login(1, "anna", "later")
+    world.logins.users_changed()
+    world.right = lambda login: login.password == "later"  # type: ignore[method-assign]
+    world.until_idle()
+    assert world.answers == {0: None, 1: "anna"}
 
 
 def test_a_wrong_password_of_an_added_user_takes_the_same_way() -> None:
