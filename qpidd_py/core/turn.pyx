@@ -21,6 +21,7 @@ from qpidd_py.core.watch cimport look_at_depths
 
 cdef enum:
     RESUMED = 2                 # slices of input in one turn
+    WRITE = 16                  # units of work that writing to one client takes
     PUMPED = 8 << 20            # octets that one turn hands out, with DELIVERY for each message
 
 cdef int64_t ALL = <int64_t>1 << 62
@@ -53,7 +54,7 @@ cdef int end_turn(Engine engine) except -1:
     finally:
         engine.in_turn = False
     if not engine.short and (engine.refused or engine.unfinished or engine.returns or engine.unlooked
-                             or engine.dirty_queues or ((engine.letters or engine.expiring) and not engine.letters_wait)):
+                             or engine.dirty_queues or engine.dirty_connections or ((engine.letters or engine.expiring) and not engine.letters_wait)):
         engine.turn_wanted = True
     if engine.short or engine.lacked:
         engine.lacked = False
@@ -165,19 +166,34 @@ cdef int pump_all(Engine engine) except -1:
 
 
 cdef int flush_connections(Engine engine) except -1:
-    """Writes links first: backups must learn what was handed out before the clients get it."""
-    cdef Connection c
+    """Writes links first: backups must learn what was handed out before the clients get it.  Clients are written to as
+    far as a slice goes, the others in the next turn."""
+    cdef size_t done
+    engine.slice.begin(engine.schedule is None)
     while engine.dirty_links or engine.dirty_connections:
-        connections = engine.dirty_links if engine.dirty_links else engine.dirty_connections
-        if connections is engine.dirty_links:
-            engine.dirty_links = []
-        else:
-            engine.dirty_connections = []
-        for c in connections:
-            try:
-                c.flush()
-            except MemoryError:
-                c.starve()
+        if engine.dirty_links:
+            links, engine.dirty_links = engine.dirty_links, []
+            for link in links:
+                flush_one(<Connection>link)
+            continue
+        clients, engine.dirty_connections = engine.dirty_connections, []
+        done = 0
+        for client in clients:
+            done += 1
+            flush_one(<Connection>client)
+            if engine.slice.spent(WRITE):
+                break
+        if done < <size_t>len(clients):
+            engine.dirty_connections = clients[done:] + engine.dirty_connections
+            break
+    return 0
+
+
+cdef int flush_one(Connection c) except -1:
+    try:
+        c.flush()
+    except MemoryError:
+        c.starve()
     return 0
 
 

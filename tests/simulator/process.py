@@ -268,9 +268,10 @@ class BrokerProcess(Ports):
         self._waiting.clear()
         for broker in self._brokers:
             # What a client holds refers to its consumer in the core, where the garbage collector does not see it.
-            broker.engine.schedule = None
+            broker.engine.schedule = broker.engine.on_batch = None
             for connection in list(broker.connections):
                 connection.core.close()
+            broker.engine.end_turn()  # what it held comes back in slices: all of it, as no turn is asked for
 
     def _schedule(self) -> None:
         if self.reactor.reading:

@@ -1,6 +1,7 @@
 """Input for which Python is asked is parsed in slices: others have their turns between, and order holds."""
 
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 
 import pamqp.commands as commands
@@ -376,3 +377,21 @@ def test_a_purge_takes_slices_and_leaves_what_came_after_it_began(count: int, le
         assert (copy.ready, copy.held()) == (lab.queue.ready, lab.queue.held())
     assert dropped == count and {body for *_, body in lab.queue.peek(count)} == {b"later"}
     lab.queue.check()
+
+
+@pytest.mark.parametrize("count", [50, 200, 800])
+def test_so_many_clients_are_written_to_in_slices_and_none_is_passed_over(count: int) -> None:
+    lab = TimedLab()
+    written: list[int] = []
+    queues = []
+    for number in range(count):
+        client = lab.client()
+        client.owner.output_ready = partial(written.append, number)  # type: ignore[method-assign]
+        queues.append(lab.engine.create_queue(10 + number, f"q{number}", False))
+        client.channel.consume(queues[-1], "c", True, 0)
+    lab.turns()
+    written.clear()
+    lab.hog.owner.routes[b"all"] = queues
+    lab.hog.connection.feed(publish_octets(b"x", "all"))
+    assert max(lab.counted(lambda: len(written))) <= 2 * LOOKS * LOOK // 16
+    assert written == list(range(count))
