@@ -49,3 +49,17 @@ def plain_text(value: object, where: str) -> str:
     if isinstance(value, list | dict) or value is None or "\n" in str(value):
         raise ConfigError(f"{where} must have one value, on one line; found {value!r}")
     return str(value)
+
+
+def at_least(values: Mapping[str, Any], name: str, default: float, least: float, where: str = "deployment") -> float:
+    seconds = duration(values[name], f"{where}: {name}") if name in values else default
+    if seconds < least - 1e-9:
+        raise ConfigError(f"{where}: {name}: found {seconds:g} s, wanted {least:g} s or more")
+    return seconds
+
+
+def matching(value: object, pattern: re.Pattern[str], where: str, wanted: str, needed: bool = False) -> str:
+    found = plain_text(value, where)
+    if not pattern.fullmatch(found) and (found or needed):
+        raise ConfigError(f"{where}: found {found!r}, wanted {wanted}")
+    return found

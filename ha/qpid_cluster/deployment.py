@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ha.qpid_cluster.cluster_values import duration, mapping, one_of, plain_text, refuse_unknown, sequence
+from ha.qpid_cluster.cluster_values import at_least, mapping, matching, one_of, plain_text, refuse_unknown, sequence
+from ha.qpid_cluster.sbd import Sbd, parse_sbd
 from qpidd_py.errors import ConfigError
 
 REGISTRIES = ("pacemaker", "none")
@@ -18,6 +19,10 @@ SHORTEST_TOKEN = 0.2
 """Seconds.  On a busy machine 300 ms was unreliable."""
 CONSENSUS = 1.2
 """Corosync refuses less than this many tokens."""
+_NAMES = (
+    "virtual-ip", "interface", "token", "consensus", "dc-deadtime", "failure-timeout", "heartbeat", "registry",
+    "fencing", "sbd", "ping-targets", "quorum-device", "image",
+)  # fmt: skip
 _PARAMETER = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _INTERFACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,14}")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
@@ -60,6 +65,8 @@ class Deployment:
     """Host of corosync-qnetd, which gives a vote to one half of the nodes; empty: none."""
     registry: str = "pacemaker"
     fencing: Fencing | None = None
+    sbd: Sbd | None = None
+    """Nodes that reset themselves, where there is no power control."""
     image: str = "qpidd-py:latest"
 
 
@@ -68,24 +75,26 @@ def parse_deployment(value: object) -> Deployment | None:
     if value is None:
         return None
     values = mapping(value, "deployment")
-    known = ("virtual-ip", "interface", "token", "consensus", "dc-deadtime", "failure-timeout", "heartbeat")
-    refuse_unknown(values, (*known, "registry", "fencing", "ping-targets", "quorum-device", "image"), "deployment")
+    refuse_unknown(values, _NAMES, "deployment")
     address, netmask = _virtual_ip(values.get("virtual-ip"))
     fencing = _fencing(values.get("fencing"))
-    token = _at_least(values, "token", 1.0, SHORTEST_TOKEN)
+    quorum_device = _quorum_device(values)
+    sbd = parse_sbd(values["sbd"], bool(quorum_device)) if "sbd" in values else None
+    token = at_least(values, "token", 1.0, SHORTEST_TOKEN)
     return Deployment(
         virtual_ip=address,
         netmask=netmask,
-        interface=_matching(values.get("interface", ""), _INTERFACE, "interface", "the name of a network interface"),
+        interface=matching(values.get("interface", ""), _INTERFACE, "interface", "the name of a network interface"),
         token=token,
-        consensus=_at_least(values, "consensus", CONSENSUS * token, CONSENSUS * token),
-        dc_deadtime=_at_least(values, "dc-deadtime", 20.0 if fencing else 5.0, 1.0),
-        failure_timeout=_at_least(values, "failure-timeout", 10.0, 1.0),
-        heartbeat=_at_least(values, "heartbeat", 0.0, 0.1) if "heartbeat" in values else None,
+        consensus=at_least(values, "consensus", CONSENSUS * token, CONSENSUS * token),
+        dc_deadtime=at_least(values, "dc-deadtime", 20.0 if fencing or sbd else 5.0, 1.0),
+        failure_timeout=at_least(values, "failure-timeout", 10.0, 1.0),
+        heartbeat=at_least(values, "heartbeat", 0.0, 0.1) if "heartbeat" in values else None,
         ping_targets=_ping_targets(values.get("ping-targets")),
-        quorum_device=_quorum_device(values),
+        quorum_device=quorum_device,
         registry=one_of(values.get("registry", "pacemaker"), REGISTRIES, "deployment: registry"),
         fencing=fencing,
+        sbd=sbd,
         image=plain_text(values.get("image", "qpidd-py:latest"), "deployment: image"),
     )
 
@@ -94,7 +103,7 @@ def parse_links(value: object, node: str) -> tuple[str, ...]:
     """Addresses for Corosync, one for each of its links; empty: the node's `host` is its only one."""
     if value is None:
         return ()
-    links = tuple(_matching(item, _HOST, f"node {node}: links", "an address") for item in sequence(value, "links"))
+    links = tuple(matching(item, _HOST, f"node {node}: links", "an address") for item in sequence(value, "links"))
     if not 1 <= len(links) <= 8:
         raise ConfigError(f"node {node}: links: found {len(links)} addresses, wanted 1 to 8")
     return links
@@ -104,7 +113,7 @@ def _ping_targets(value: object) -> tuple[str, ...]:
     if value is None:
         return ()
     where = "deployment: ping-targets"
-    targets = tuple(_matching(item, _TARGET, where, "an address", True) for item in sequence(value, where))
+    targets = tuple(matching(item, _TARGET, where, "an address", True) for item in sequence(value, where))
     if not targets:
         raise ConfigError(f"{where}: found no address, wanted one or more")
     return tuple(dict.fromkeys(targets))
@@ -113,7 +122,7 @@ def _ping_targets(value: object) -> tuple[str, ...]:
 def _quorum_device(values: Mapping[str, Any]) -> str:
     if "quorum-device" not in values:
         return ""
-    return _matching(values["quorum-device"], _TARGET, "deployment: quorum-device", "an address", True)
+    return matching(values["quorum-device"], _TARGET, "deployment: quorum-device", "an address", True)
 
 
 def parse_parameters(value: object, where: str) -> dict[str, str]:
@@ -134,12 +143,12 @@ def _fencing(value: object) -> Fencing | None:
     where = "deployment: fencing"
     values = mapping(value, where)
     refuse_unknown(values, ("agent", "options", "action", "delay"), where)
-    agent = _matching(values.get("agent", ""), re.compile(r"fence_[a-z0-9_]+"), f"{where}: agent", "fence_NAME", True)
+    agent = matching(values.get("agent", ""), re.compile(r"fence_[a-z0-9_]+"), f"{where}: agent", "fence_NAME", True)
     return Fencing(
         agent=agent,
         options=parse_parameters(values.get("options"), f"{where}: options"),
         action=one_of(values.get("action", "reboot"), ACTIONS, f"{where}: action"),
-        delay=_at_least(values, "delay", 2.0, 0.0, where),
+        delay=at_least(values, "delay", 2.0, 0.0, where),
     )
 
 
@@ -155,17 +164,3 @@ def _virtual_ip(value: object) -> tuple[str, int]:
             f"deployment: virtual-ip: found {value!r}, wanted ADDRESS/BITS, such as 192.0.2.10/24"
         ) from None
     return str(found.ip), found.network.prefixlen
-
-
-def _at_least(values: Mapping[str, Any], name: str, default: float, least: float, where: str = "deployment") -> float:
-    seconds = duration(values[name], f"{where}: {name}") if name in values else default
-    if seconds < least - 1e-9:
-        raise ConfigError(f"{where}: {name}: found {seconds:g} s, wanted {least:g} s or more")
-    return seconds
-
-
-def _matching(value: object, pattern: re.Pattern[str], where: str, wanted: str, needed: bool = False) -> str:
-    found = plain_text(value, where)
-    if not pattern.fullmatch(found) and (found or needed):
-        raise ConfigError(f"{where}: found {found!r}, wanted {wanted}")
-    return found

@@ -136,6 +136,7 @@ UNREVIEWED: Final[Mapping[str, tuple[str, ...]]] = {
         "qpid_cluster/cluster_values",
         "qpid_cluster/deployment",
         "qpid_cluster/render",
+        "qpid_cluster/sbd",
         "qpid_ha/archive",
         "qpid_ha/ask",
         "qpid_ha/cluster",

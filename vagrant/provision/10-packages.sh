@@ -15,5 +15,10 @@ if [ "$PROVISION_APT" = yes ]; then
     apt-get install -y -qq --no-install-recommends \
         pacemaker pacemaker-cli-utils corosync resource-agents fence-agents iproute2 \
         python3 python3-venv python3-dev gcc libc6-dev make >/dev/null
+    if [ -e "$QPID_RENDERED/sbd" ]; then
+        apt-get install -y -qq --no-install-recommends sbd >/dev/null
+        modprobe softdog
+        echo softdog >/etc/modules-load.d/softdog.conf
+    fi
 fi
 command -v corosync pacemakerd cibadmin ip >/dev/null

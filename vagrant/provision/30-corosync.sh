@@ -10,6 +10,8 @@ elif grep -q '^ *crypto_cipher: [^n]' "$QPID_RENDERED/corosync.conf"; then
     exit 1
 fi
 
+[ ! -e "$QPID_RENDERED/sbd" ] || install -m 644 "$QPID_RENDERED/sbd" /etc/default/sbd
+
 # Names without a name server.  Debian gives 127.0.1.1 to a machine's own name; the others must not hear that one.
 sed -i "/^127\.0\.1\.1[[:space:]]/d" /etc/hosts
 read -ra addresses <<<"$QPID_ADDRESSES"

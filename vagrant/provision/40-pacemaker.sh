@@ -9,7 +9,13 @@ quorum_device() {
     fi
 }
 
+# A watchdog's settings are Pacemaker's, too; the unit of sbd starts and ends with Corosync.
+with_sbd() {
+    [ -e "$QPID_RENDERED/sbd" ]
+}
+
 if [ "$PROVISION_SYSTEMD" = yes ]; then
+    ! with_sbd || systemctl enable sbd
     systemctl enable corosync pacemaker
     systemctl restart corosync
     quorum_device systemctl enable --now corosync-qdevice
@@ -21,6 +27,12 @@ else
     # pacemakerd looks for Corosync once a second only, so it is started when Corosync answers.
     wait_until 30 "Corosync answers" corosync-cmapctl -g totem.cluster_name
     pgrep -f ^corosync-qdevice >/dev/null || quorum_device corosync-qdevice
+    if with_sbd; then
+        set -a
+        . /etc/default/sbd
+        set +a
+        pgrep -x sbd >/dev/null || sbd -p /run/sbd.pid watch
+    fi
     if ! pgrep -x pacemakerd >/dev/null; then
         setsid pacemakerd </dev/null >/dev/null 2>&1 &
     fi

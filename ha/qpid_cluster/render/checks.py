@@ -5,7 +5,7 @@ import ipaddress
 from ha.model.safety import USEFUL_VOTERS
 from ha.qpid_cluster.cluster_file import ClusterSpec, NodeSpec
 from ha.qpid_cluster.deployment import Deployment
-from ha.qpid_cluster.render import tls
+from ha.qpid_cluster.render import sbd, tls
 from qpidd_py.errors import ConfigError
 
 ON_MACHINES = ("pacemaker", "rgmanager", "systemd", "vagrant")
@@ -20,6 +20,8 @@ def check(spec: ClusterSpec, kind: str) -> None:
         raise ConfigError(f"options: require-encryption: found with {kind}, wanted one of {', '.join(tls.KINDS)}")
     if spec.safety == "quorum" and len(spec.nodes) < USEFUL_VOTERS:
         raise ConfigError(f"safety: found quorum with {len(spec.nodes)} nodes, wanted {USEFUL_VOTERS} or more")
+    if deployment(spec).sbd and kind not in sbd.KINDS:
+        raise ConfigError(f"deployment: sbd: found with {kind}, wanted one of {', '.join(sbd.KINDS)}")
     if kind in ON_MACHINES:
         _check_hosts(spec)
     if kind in ("pacemaker", "vagrant"):
@@ -89,13 +91,27 @@ def _check_pacemaker(spec: ClusterSpec) -> None:
     own = deployment(spec)
     if len(spec.nodes) < 2:
         raise ConfigError("nodes: found 1, wanted two or more")
-    if own.fencing is None and len(spec.nodes) == 2:
+    if own.sbd is not None:
+        _check_sbd(spec, own)
+    no_fencing = own.fencing is None and own.sbd is None
+    if no_fencing and len(spec.nodes) == 2:
         raise ConfigError("deployment: fencing: not given, wanted it for two nodes: neither can have a majority")
-    if own.fencing is None and spec.safety == "manager" and own.registry == "none":
+    if no_fencing and spec.safety == "manager" and own.registry == "none":
         raise ConfigError("deployment: found neither fencing nor a registry, wanted one of them, or safety: quorum")
     _refuse_different(spec, "number of links", [str(len(node.links)) for node in spec.nodes])
     _check_quorum_device(spec)
     _check_fencing(spec, own)
+
+
+def _check_sbd(spec: ClusterSpec, own: Deployment) -> None:
+    if own.fencing is not None:
+        raise ConfigError("deployment: sbd: found with fencing, wanted one of them: sbd is for nodes without a device")
+    if len(spec.nodes) == 2 and not own.quorum_device:
+        raise ConfigError("deployment: sbd: found with 2 nodes, wanted a quorum-device, too: neither has a majority")
+    if spec.nodes[0].options.get("journal", "yes") != "yes":
+        raise ConfigError(
+            "deployment: sbd: found without journals, wanted journal: yes: a switch that fails resets all nodes"
+        )
 
 
 def _check_fencing(spec: ClusterSpec, own: Deployment) -> None:

@@ -5,6 +5,7 @@ Tested with the scheduler of Pacemaker 2.1 by crm_simulate (tests/unit/ha/test_r
 
 from ha.qpid_cluster.cluster_file import ClusterSpec, NodeSpec
 from ha.qpid_cluster.deployment import Deployment, Fencing
+from ha.qpid_cluster.render import sbd
 from ha.qpid_cluster.render.broker import CONFIG
 from ha.qpid_cluster.render.checks import deployment
 from ha.qpid_cluster.render.resources import Model, Operation, Primitive, Value
@@ -57,7 +58,7 @@ def model(spec: ClusterSpec) -> Model:
         clone=_CLONE_META,
         address=_address(own) if own.virtual_ip else None,
         network=_network(own) if own.ping_targets else None,
-        devices=_devices(spec, own.fencing) if own.fencing else (),
+        devices=_devices(spec, own),
         avoided=tuple((_device_id(node), node.name) for node in spec.nodes if node.fencing and own.fencing),
     )
 
@@ -68,9 +69,7 @@ def _properties(spec: ClusterSpec, own: Deployment) -> tuple[Value, ...]:
         Value(
             "no-quorum-policy",
             "demote",
-            "The side without a majority demotes its broker and takes the address away, but lets the brokers run:"
-            " with `stop` (the default) a switch that fails would end all brokers at once, and each would have to read "
-            "its journal again; without journals all messages would be gone.",
+            sbd.NO_QUORUM_WHY if own.sbd else _NO_QUORUM_WHY,
         ),
         Value(
             "dc-deadtime",
@@ -92,6 +91,13 @@ def _properties(spec: ClusterSpec, own: Deployment) -> tuple[Value, ...]:
             "reported.",
         ),
     )
+
+
+_NO_QUORUM_WHY = (
+    "The side without a majority demotes its broker and takes the address away, but lets the brokers run: with `stop` "
+    "(the default) a switch that fails would end all brokers at once, and each would have to read its journal again; "
+    "without journals all messages would be gone."
+)
 
 
 def _transition_delay(own: Deployment) -> Value:
@@ -116,6 +122,8 @@ def _shoot_each_other(spec: ClusterSpec, own: Deployment) -> bool:
 
 def _fencing_properties(spec: ClusterSpec, own: Deployment) -> tuple[Value, ...]:
     fencing = own.fencing
+    if own.sbd is not None:
+        return sbd.properties(own.sbd)
     if fencing is None:
         return (Value("stonith-enabled", "false", _no_fencing(spec)),)
     found = [
@@ -291,10 +299,14 @@ def _network(own: Deployment) -> Primitive:
     )
 
 
-def _devices(spec: ClusterSpec, fencing: Fencing) -> tuple[Primitive, ...]:
+def _devices(spec: ClusterSpec, own: Deployment) -> tuple[Primitive, ...]:
+    names, fencing = " ".join(node.name for node in spec.nodes), own.fencing
+    if own.sbd is not None:
+        return (sbd.device(names),)
+    if fencing is None:
+        return ()
     if any(node.fencing for node in spec.nodes):
         return tuple(_own_device(node, fencing) for node in spec.nodes)
-    names = " ".join(node.name for node in spec.nodes)
     shared = () if "pcmk_host_map" in fencing.options else (Value("pcmk_host_list", names),)
     return (_device("fence", "One device that can switch every node.", fencing, shared),)
 

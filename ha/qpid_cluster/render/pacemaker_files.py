@@ -1,10 +1,11 @@
 """The files for Pacemaker: corosync.conf, the same configuration three times, qpidd.conf, README."""
 
+import math
 from collections.abc import Iterable
 
 from ha.qpid_cluster.cluster_file import ClusterSpec
 from ha.qpid_cluster.deployment import Deployment
-from ha.qpid_cluster.render import broker, cib, corosync, crmsh, pcs, readmes, tls, users
+from ha.qpid_cluster.render import broker, cib, corosync, crmsh, pcs, readmes, sbd, tls, users
 from ha.qpid_cluster.render.checks import deployment
 from ha.qpid_cluster.render.pacemaker import (
     COLOCATION_WHY,
@@ -23,11 +24,17 @@ def render(spec: ClusterSpec) -> dict[str, str]:
         "README.md": _readme(spec, own),
         "corosync.conf": corosync.config(spec),
         "hosts": corosync.hosts(spec),
+        **_sbd(spec),
         "cib.xml": cib.xml(own),
         "cluster.pcs.sh": pcs.script(spec, own),
         "cluster.crmsh": crmsh.script(spec, own),
         **broker.configs(spec, "Pacemaker", {**broker.registry(spec), **broker.log_file(spec)}),
     }
+
+
+def _sbd(spec: ClusterSpec) -> dict[str, str]:
+    own = deployment(spec)
+    return {sbd.FILE: sbd.settings(spec.name, own, own.sbd)} if own.sbd else {}
 
 
 def _readme(spec: ClusterSpec, own: Model) -> str:
@@ -36,10 +43,11 @@ def _readme(spec: ClusterSpec, own: Model) -> str:
         cluster=spec.name,
         nodes=", ".join(f"{node.name} ({node.host})" for node in spec.nodes),
         summary=_summary(spec, section),
-        users=users.row(spec) + tls.row(spec),
+        users=users.row(spec) + tls.row(spec) + (readmes.SBD_ROW if section.sbd else ""),
         packages=_packages(section),
         quorum_device=_quorum_device(spec, section),
-        fence_test=readmes.FENCE_TEST if section.fencing else "",
+        sbd=_sbd_steps(section),
+        fence_test=_fence_test(section),
         token=milliseconds(section.token),
         consensus=milliseconds(section.consensus),
         reasons="\n".join(_reasons(own)),
@@ -48,7 +56,12 @@ def _readme(spec: ClusterSpec, own: Model) -> str:
 
 def _packages(own: Deployment) -> str:
     """More of them."""
-    wanted = {"fence-agents": own.fencing, "iputils-ping": own.ping_targets, "corosync-qdevice": own.quorum_device}
+    wanted = {
+        "fence-agents": own.fencing,
+        "iputils-ping": own.ping_targets,
+        "corosync-qdevice": own.quorum_device,
+        "sbd": own.sbd,
+    }
     return "".join(f" {name}" for name, reason in wanted.items() if reason)
 
 
@@ -58,6 +71,19 @@ def _quorum_device(spec: ClusterSpec, own: Deployment) -> str:
     return steps if own.quorum_device else ""
 
 
+def _sbd_steps(own: Deployment) -> str:
+    if own.sbd is None:
+        return ""
+    return readmes.SBD.substitute(device=own.sbd.device)
+
+
+def _fence_test(own: Deployment) -> str:
+    if own.sbd is not None:
+        seconds = math.ceil(own.token + own.consensus) + own.sbd.fencing_timeout
+        return readmes.SBD_TEST.substitute(seconds=seconds)
+    return readmes.FENCE_TEST if own.fencing else ""
+
+
 def _summary(spec: ClusterSpec, own: Deployment) -> str:
     address = (
         f"Clients use {own.virtual_ip}:{spec.nodes[0].port}{', with TLS' if spec.nodes[0].encrypted else ''}."
@@ -65,8 +91,13 @@ def _summary(spec: ClusterSpec, own: Deployment) -> str:
         else "No address moves with the primary."
     )
     registry = ", registry in Pacemaker" if broker.registry(spec) else ""
-    fencing = f"fencing by `{own.fencing.agent}`" if own.fencing else "no fencing"
-    return f"{address} Safety: {spec.safety}{registry}; {fencing}."
+    return f"{address} Safety: {spec.safety}{registry}; {_fencing(own)}."
+
+
+def _fencing(own: Deployment) -> str:
+    if own.sbd is not None:
+        return "fencing by each node's own watchdog (`sbd` without a disk)"
+    return f"fencing by `{own.fencing.agent}`" if own.fencing else "no fencing"
 
 
 def _reasons(own: Model) -> Iterable[str]:

@@ -26,7 +26,7 @@ On every node, as root:
 3. Corosync's key: `corosync-keygen` on one node, then copy `/etc/corosync/authkey` to the others (owner root, mode 0400). Corosync does not start
    without it, and nodes with different keys do not see each other.
 4. `corosync -t`, then `systemctl enable --now corosync pacemaker`. `crm_mon -1` shows all nodes online after some seconds.
-$quorum_device
+$quorum_device$sbd
 On one node:
 
 5. `cibadmin --modify --allow-create --scope configuration --xml-file cib.xml`, or `sh cluster.pcs.sh`, or `crm configure load update cluster.crmsh`.
@@ -66,6 +66,23 @@ $reasons
 FENCE_TEST = """\
 7. Test fencing before you trust it: `stonith_admin --reboot NODE` for each node in turn.
 """
+
+SBD_ROW = """\
+| `sbd` | `/etc/default/sbd` on every node (`/etc/sysconfig/sbd` where packages are RPMs) |
+"""
+
+SBD = Template("""
+sbd needs a watchdog in every node, and needs it for itself. Before step 4: `sbd query-watchdog` finds $device and names its driver; a machine without
+one, such as most virtual ones, gets the kernel's with `modprobe softdog` and `echo softdog >/etc/modules-load.d/softdog.conf`, which is weaker: it does not
+help where the kernel itself stands still. `fuser -v $device` names nobody: remove the packages `watchdog` and `wd_keepalive`, and `RuntimeWatchdogSec=` in
+`/etc/systemd/system.conf`. Then `systemctl enable sbd`; it starts and ends with Corosync, never by hand. On a node where sbd does not come up neither does
+Pacemaker; `systemctl status sbd` tells why. `pgrep -a sbd` shows three processes, and step 6 `have-watchdog: true`.
+""")
+
+SBD_TEST = Template("""\
+7. Test the watchdogs before you trust them: pull the network cable of each node in turn. It restarts by itself within $seconds s, and one of the others is
+   promoted after that time. A node that does not restart has no working watchdog: what it runs when it is lost is then not ended.
+""")
 
 QUORUM_DEVICE = Template("""
 On $host, which must be none of the nodes and should reach both by another network than they reach each other, `apt-get install corosync-qnetd`.

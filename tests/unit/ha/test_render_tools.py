@@ -17,10 +17,10 @@ CLUSTERS = [path.parent for path in sorted(CONFIG.rglob("cib.xml"))]
 SCHEMA = "/usr/share/pacemaker/pacemaker-3.9.rng"
 AGENT = "/usr/lib/ocf/resource.d/heartbeat/IPaddr2"
 AGENTS = Path(AGENT).parents[1]
-SLOW = [CONFIG / "pacemaker" / name for name in ("two-nodes-fencing", "three-nodes")]
-"""Everything that there is, once with fencing and once without: pcs takes half a second for each of its commands."""
+SLOW = [CONFIG / "pacemaker" / name for name in ("two-nodes-fencing", "three-nodes", "three-nodes-sbd")]
+"""Everything that there is, with fencing, without, and with sbd: pcs takes half a second for each of its commands."""
 each_cluster = pytest.mark.parametrize("directory", CLUSTERS, ids=lambda path: path.name)
-two_clusters = pytest.mark.parametrize("directory", SLOW, ids=lambda path: path.name)
+few_clusters = pytest.mark.parametrize("directory", SLOW, ids=lambda path: path.name)
 
 IN_A_NODE = """
 set -e
@@ -168,7 +168,7 @@ def corosync(path, without):
 
 
 @needs("crm", "cibadmin", "unshare")
-@two_clusters
+@few_clusters
 def test_the_commands_for_crmsh_say_the_same(directory, inside, empty):
     skip_without(*fence_agents(directory / "cluster.crmsh"))
     inside("crm", "configure", "load", "update", directory / "cluster.crmsh", CIB_file=str(empty))
