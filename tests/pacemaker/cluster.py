@@ -63,6 +63,11 @@ class Setup:
         return f"{self.nodes} nodes, {self.safety}, fencing {'on' if self.fencing else 'off'}{kept}"
 
     @property
+    def resets(self) -> bool:
+        """A lost node comes back by itself."""
+        return self.fencing or "sbd" in self.deployment
+
+    @property
     def journals(self) -> bool:
         return self.options.get("journal") == "yes"
 

@@ -193,7 +193,7 @@ def returns(cluster: Cluster, name: str) -> Callable[[], None]:
     before = node.init
 
     def back() -> None:
-        if cluster.setup.fencing:
+        if cluster.setup.resets:
             cluster.wait_for(lambda: node.init not in (0, before), BOOTED, f"{name} is fenced and boots")
         elif not node.running:
             node.on()
@@ -225,7 +225,7 @@ def _unplug(cluster: Cluster, trial: Trial, name: str, text: str, how: Callable[
     back = returns(cluster, name)
     trial.happen(text, name, lambda: how(name))
     trial.served()
-    if not cluster.setup.fencing:
+    if not cluster.setup.resets:
         cluster.lab.heal(name)
     back()
     cluster.lab.heal(name)
@@ -278,7 +278,7 @@ def kill_corosync(cluster: Cluster, trial: Trial) -> None:
     cluster.wait_for(lambda: {*actives(trial)} - {primary}, 60, "another primary")
     trial.served()
     back()
-    if not cluster.setup.fencing:
+    if not cluster.setup.resets:
         start_stack(cluster, primary)
     trial.served()
     cluster.calm(120)

@@ -29,6 +29,7 @@ LOGS: Final = PROJECT / "build" / "lab-logs"
 ANSWER_TIME: Final = 30.0
 FIRST_SCRIPTS: Final = ("10-packages.sh", "20-qpidd.sh", "30-corosync.sh")
 BOOT_SCRIPTS: Final = ("40-pacemaker.sh",)
+FILES: Final = Path(__file__).parent / "files"
 KEY_SIZE: Final = 256
 """Octets of a key of Corosync."""
 LOAD_SCRIPT: Final = "50-cluster.sh"
@@ -73,6 +74,7 @@ class Lab:
         self._config = config
         self._environment = dict(environment or {})
         self._package = package
+        self._watchdogs = config is not None and (config / "sbd").exists()
         self._own_directory = directory is None
         # The socket's path must stay below 108 octets, which a test's own temporary directory may not.
         self.layout = Layout(directory or Path(tempfile.mkdtemp(prefix="lab-")))
@@ -266,8 +268,10 @@ class Lab:
         (self.layout.config / "authkey").write_bytes(os.urandom(KEY_SIZE))
         if self._package is not None:
             shutil.copy(self._package, self.layout.control)
-        for name in ("fence_lab", "toy"):
-            shutil.copy(Path(__file__).parent / "files" / name, self.layout.control / name)
+        for name in ("fence_lab", "toy", "harmless", "sbd"):
+            shutil.copy(FILES / name, self.layout.control / name)
+        if self._watchdogs:
+            compile_watchdog(self.layout.control)
 
     def _script_environment(self) -> dict[str, str]:
         return {
@@ -285,10 +289,11 @@ class Lab:
             directory=str(self.layout.directory),
             nodes=self._names,
             boot_delay=self._boot_delay,
-            first=[str(Path(__file__).parent / "files" / "install.sh"), *(str(PROVISION / n) for n in FIRST_SCRIPTS)],
+            first=[str(FILES / "install.sh"), *(str(PROVISION / n) for n in FIRST_SCRIPTS)],
             always=[str(PROVISION / name) for name in BOOT_SCRIPTS],
             environment=self._script_environment(),
             trees=_trees(),
+            watchdogs=self._watchdogs,
         )
         with open(self.layout.supervisor_log, "ab") as log:
             self._supervisor = subprocess.Popen(
@@ -308,6 +313,13 @@ class Lab:
         for name in self._names:
             disk = seen / str(self.layout.root(name)).lstrip("/")
             self.nodes.append(Node(name, address_of(name), disk, self.ask))
+
+
+def compile_watchdog(directory: Path) -> None:
+    words = ["cc", "-shared", "-fPIC", "-O1", "-Wall", "-o", str(directory / "watchdog.so"), str(FILES / "watchdog.c")]
+    done = subprocess.run(words, capture_output=True, text=True)
+    if done.returncode:
+        raise LabError(f"the watchdog of the lab cannot be compiled: {done.stderr}")
 
 
 def _end(supervisor: subprocess.Popen[str]) -> None:

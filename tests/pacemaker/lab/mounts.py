@@ -9,6 +9,8 @@ from typing import Final
 
 MS_BIND: Final = 4096
 MS_REC: Final = 16384
+MS_RDONLY: Final = 1
+MS_REMOUNT: Final = 32
 MNT_DETACH: Final = 2
 SYS_PIVOT_ROOT: Final = {"x86_64": 155, "aarch64": 41}
 
@@ -31,6 +33,13 @@ def bind(source: Path, target: Path) -> None:
     """The tree at `source`, with all that is mounted below, at `target`, too."""
     result = _libc.mount(os.fsencode(source), os.fsencode(target), None, ctypes.c_ulong(MS_BIND | MS_REC), None)
     _check(result, f"bind {source} to {target}")
+
+
+def read_only(target: Path) -> None:
+    """The tree at `target` cannot be written in this mount namespace."""
+    bind(target, target)
+    flags = ctypes.c_ulong(MS_BIND | MS_REMOUNT | MS_RDONLY)
+    _check(_libc.mount(None, os.fsencode(target), None, flags, None), f"remount {target}")
 
 
 def unmount(target: Path) -> None:

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tests.pacemaker.lab.mounts import bind, change_root, mount
+from tests.pacemaker.lab.mounts import bind, change_root, mount, read_only
 from tests.pacemaker.lab.names import NODE_CONTROL
 
 PROVISIONED: Final = Path("/var/lib/lab-provisioned")
@@ -42,6 +42,8 @@ class Boot:
     always: list[str] = field(default_factory=list)
     """Scripts of every boot, after those."""
     environment: dict[str, str] = field(default_factory=dict)
+    watchdog: bool = False
+    """The node has one, and programs that reset nodes."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -72,6 +74,20 @@ def identity(name: str) -> None:
         path = Path("/run") / directory
         path.mkdir()
         path.chmod(mode)
+
+
+def harmless() -> None:
+    """Nothing in the node can reset the machine below it; `files/harmless` proves that before sbd is started.
+
+    No sysrq, no watchdog of the machine, no settings of its kernel."""
+    read_only(Path("/proc/sys/kernel"))
+    plain = Path("/run/covered")
+    plain.mkdir()
+    for path in (Path("/proc/sysrq-trigger"), Path("/proc/sys/kernel/sysrq"), *Path("/dev").glob("watchdog*")):
+        if path.exists():
+            (plain / path.name).touch()
+            bind(plain / path.name, path)
+    Path("/run/watchdog").touch()
 
 
 def network(address: str) -> None:
@@ -116,6 +132,8 @@ def main() -> None:
         return
     file_systems(boot)
     identity(boot.name)
+    if boot.watchdog:
+        harmless()
     network(boot.address)
     print("up", flush=True)
     log = os.open(BOOT_LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)

@@ -32,6 +32,8 @@ NEW_NODE: Final = (
     "--net", "--propagation", "private",
 )  # fmt: skip
 """Starts what follows as process 1 of new namespaces, which die with us."""
+TAME: Final = ("setpriv", "--bounding-set", "-sys_boot", "--inh-caps", "-sys_boot")
+"""No program of the node may call reboot(2)."""
 FORWARDING: Final = "3"
 DISABLED: Final = "0"
 """State of a bridge's port: everything is dropped both ways, and the carrier stays."""
@@ -50,6 +52,8 @@ class Plan:
     environment: dict[str, str] = field(default_factory=dict)
     trees: list[str] = field(default_factory=list)
     """Directories that every node must see: the project, its Python."""
+    watchdogs: bool = False
+    """Every node has one."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -75,6 +79,8 @@ class Machine:
         self.cut = False
         self.carrier = True
         self.boots_at: float | None = None
+        self.hungry_at: float | None = None
+        """When its watchdog resets it; None: not armed."""
         overlay(Path("/"), self._disk)
 
     @property
@@ -95,8 +101,9 @@ class Machine:
             return
         self.off()
         with open(self._layout.console(self.name), "ab") as console:
+            before = TAME if self._plan.watchdogs else ()
             self._process = subprocess.Popen(
-                [*NEW_NODE, sys.executable, "-m", "tests.pacemaker.lab.node_init", self._boot().to_json()],
+                [*before, *NEW_NODE, sys.executable, "-m", "tests.pacemaker.lab.node_init", self._boot().to_json()],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=console, text=True, start_new_session=True,
             )  # fmt: skip
         self.init = int(self._line())
@@ -111,7 +118,7 @@ class Machine:
 
     def off(self) -> None:
         """As if the plug was pulled.  Returns when no process of the node is left."""
-        self.boots_at = None
+        self.boots_at = self.hungry_at = None
         if self._process is None:
             return
         if self.running:
@@ -125,6 +132,10 @@ class Machine:
         self._process, self.init = None, 0
         # The kernel takes its time to clean up a network namespace; the address shall be silent now.
         call("ip", "link", "del", port_name(self.name), check=False)
+
+    def feed(self, seconds: float) -> None:
+        if self.running:
+            self.hungry_at = time.monotonic() + seconds
 
     def wipe(self) -> None:
         """An empty disk, as if another machine had been put in place of this one."""
@@ -155,7 +166,7 @@ class Machine:
         environment = {**self._plan.environment, "NODE_NAME": self.name, "NODE_ADDRESS": node_address(self.name)}
         hidden = [tree for tree in self._plan.trees if not (root / tree.lstrip("/")).exists()]
         return Boot(self.name, address, str(root), str(self._layout.control), hidden, self._plan.first,
-                    self._plan.always, environment)  # fmt: skip
+                    self._plan.always, environment, self._plan.watchdogs)  # fmt: skip
 
     def _line(self) -> str:
         assert self._process is not None and self._process.stdout is not None
@@ -196,6 +207,8 @@ class Supervisor:
                     return
                 if self._server in ready:
                     self._answer(self._server.accept()[0])
+                else:
+                    self._bite()  # only when nobody waits: food may be among the requests
 
     def close(self) -> None:
         for machine in self.machines.values():
@@ -209,8 +222,17 @@ class Supervisor:
             if machine.boots_at is not None and machine.boots_at <= now:
                 self._log(f"boot {machine.name}")
                 machine.on()
-        times = [machine.boots_at for machine in self.machines.values() if machine.boots_at is not None]
+        due = [(machine.boots_at, machine.hungry_at) for machine in self.machines.values()]
+        times = [moment for pair in due for moment in pair if moment is not None]
         return max(0.0, min(times) - time.monotonic()) if times else None
+
+    def _bite(self) -> None:
+        """Resets nodes whose watchdog was not fed in time."""
+        now = time.monotonic()
+        for machine in self.machines.values():
+            if machine.hungry_at is not None and machine.hungry_at <= now:
+                self._log(f"watchdog {machine.name}")
+                self._change("reboot", machine)
 
     def _answer(self, connection: socket.socket) -> None:
         with connection:
@@ -227,10 +249,14 @@ class Supervisor:
                 pass  # a node that asked for its own death
 
     def obey(self, words: list[str]) -> dict[str, Any]:
-        """`status`; for a node `on`, `off`, `reboot`, `wipe`, `cut`, `heal`, `link_down`.  Raises ValueError."""
+        """`status`; for a node `on`, `off`, `reboot`, `wipe`, `cut`, `heal`, `link_down`; for its watchdog
+        `feed NODE SECONDS` and `disarm`.  Raises ValueError."""
         match words:
             case ["status"]:
                 return {name: machine.status() for name, machine in self.machines.items()}
+            case ["feed", name, seconds] if name in self.machines:
+                self.machines[name].feed(float(seconds))
+                return {}
             case [verb, name] if name in self.machines:
                 self._change(verb, self.machines[name])
                 return {}
@@ -245,6 +271,8 @@ class Supervisor:
             case "reboot":
                 machine.off()  # answered when it is off; the boot is not waited for
                 machine.boots_at = time.monotonic() + self.plan.boot_delay
+            case "disarm":
+                machine.hungry_at = None
             case "wipe":
                 machine.wipe()
             case "cut":
@@ -257,7 +285,7 @@ class Supervisor:
                 raise ValueError(f"unknown verb {verb!r}")
 
     def _log(self, text: str) -> None:
-        if text != "status":
+        if text != "status" and not text.startswith("feed "):
             with open(self.layout.power_log, "a") as log:
                 log.write(f"{time.time():.3f} {text}\n")
 

@@ -13,6 +13,12 @@ printf "127.0.0.1\tlocalhost\n::1\tlocalhost\n" >/etc/hosts
 install -m 755 /run/lab/fence_lab /usr/sbin/fence_lab
 install -D -m 755 /run/lab/toy /usr/lib/ocf/resource.d/lab/toy
 
+# sbd only as the lab allows it.
+if [ -e /run/lab/config/sbd ]; then
+    install -D -m 755 /run/lab/harmless /usr/lib/lab/harmless
+    install -D -m 755 /run/lab/sbd /usr/local/sbin/sbd # found first; Pacemaker wants to see the other one at its place
+fi
+
 # The interpreter may be in a home directory, which is closed to other users.
 for tree in $LAB_TREES; do
     while [ "$tree" != / ]; do
