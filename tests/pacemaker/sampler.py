@@ -99,6 +99,8 @@ class Watcher:
     def _ask(self, connection: ManagementSocket) -> None:
         asked = _micro()
         found = connection.request("ha.query")
+        if "epoch" not in found:
+            return  # it reads its journal, and confirms nothing
         state, epoch, safe = str(found["status"]), int(found["epoch"]), int(found["safe"])
         self.samples.append(Sample(self.node.name, self._run, asked, _micro(), state, epoch, safe))
 
