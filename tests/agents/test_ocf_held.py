@@ -69,6 +69,16 @@ def test_a_death_is_told_at_once(agent: Agent, role: str) -> None:
     assert agent.calls[-1] == "-"
 
 
+@pytest.mark.parametrize("on_fail", ["fence", "block", "standby", "stop"])
+def test_a_death_that_shall_have_another_effect_is_the_promoted_monitors_failure(primary: Agent, on_fail: str) -> None:
+    """With the score gone Pacemaker would demote, which ends this monitor, and `on-fail` would not act."""
+    held = primary.held(timeout=HOUR, on_fail=on_fail)
+    primary.signal(signal.SIGKILL)
+    found = primary.result(held)
+    assert (found.code, "the primary has failed" in found.reason) == (NOT_RUNNING, True)
+    assert "-" not in primary.calls
+
+
 def test_a_death_between_two_monitors_is_found_by_the_next(primary: Agent) -> None:
     primary("monitor", interval=200, timeout=HOUR)
     primary.signal(signal.SIGKILL)

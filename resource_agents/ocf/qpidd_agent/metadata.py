@@ -17,7 +17,8 @@ action. Demote works in place, and the broker goes on as backup.
 Recurring monitors are held: they end when something is wrong, or after half of their timeout. So Pacemaker learns of
 the death of a broker at once, with any interval; the interval is only the time between two monitors, in which the
 broker is not watched. Use a short interval and a timeout of about 20 s. A primary that hangs for longer than the
-parameter heartbeat is killed. The death of a primary is reported by the monitor of the unpromoted role.
+parameter heartbeat is killed. The death of a primary is reported by the monitor of the unpromoted role, unless on-fail
+of the promoted one is fence, block, standby or stop: then by that one.
 
 Set on-fail=demote for promote and for the monitor of the promoted role, and do not set migration-threshold: a broker
 that is stopped loses the messages in its memory, one that is demoted keeps them. A broker that has died is restarted

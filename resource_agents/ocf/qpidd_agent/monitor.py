@@ -18,7 +18,8 @@ The death of a broker is reported at once, a hang after `heartbeat`.
   Pacemaker demote here and promote elsewhere, in one transition.  A failure reported at the same moment would make it
   plan a second time, and the promotion would wait until the first plan has ended (70 to 150 ms were measured; on a busy
   machine clients were back after 1.2 s instead of 0.7).  The demote ends this monitor; the next one reports the death
-  of the primary, when that cannot delay the promotion any more (`marker.py`).
+  of the primary, when that cannot delay the promotion any more (`marker.py`).  With `on-fail=fence` and others that do
+  more than a demotion this monitor reports it, at once, and leaves the score (`absence.py`).
 """
 
 from qpidd_agent.absence import gone

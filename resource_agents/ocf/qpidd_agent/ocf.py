@@ -44,6 +44,8 @@ class Operation:
         """Seconds until Pacemaker kills us; 0 if not known."""
         self.notified = environment.get("OCF_RESKEY_CRM_meta_notify", "").lower() in ("true", "yes", "on", "1")
         """True if the clone has notifications: they would wait for a running monitor."""
+        self.on_fail = environment.get("OCF_RESKEY_CRM_meta_on_fail", "")
+        """What Pacemaker does when this fails; empty: its default."""
 
     @property
     def half(self) -> float:
