@@ -108,6 +108,11 @@ def _check_sbd(spec: ClusterSpec, own: Deployment) -> None:
         raise ConfigError("deployment: sbd: found with fencing, wanted one of them: sbd is for nodes without a device")
     if len(spec.nodes) == 2 and not own.quorum_device:
         raise ConfigError("deployment: sbd: found with 2 nodes, wanted a quorum-device, too: neither has a majority")
+    if spec.safety == "manager" and own.registry == "none":
+        raise ConfigError(
+            "deployment: sbd: found with safety: manager and registry: none, wanted a registry: a primary that is cut"
+            " off goes on alone long before its watchdog resets it"
+        )
     if spec.nodes[0].options.get("journal", "yes") != "yes":
         raise ConfigError(
             "deployment: sbd: found without journals, wanted journal: yes: a switch that fails resets all nodes"

@@ -76,8 +76,11 @@ def test_virtual_machines_get_its_settings():
     assert rendered(kind="vagrant")["sbd"] == rendered()["sbd"]
 
 
-def test_it_is_fencing_for_brokers_that_rely_on_the_manager():
-    assert "sbd" in rendered("sbd: watchdog, registry: none", safety="manager")
+def test_it_is_too_slow_for_brokers_that_rely_on_fencing_alone():
+    """They go on alone after 2 x link-heartbeat-interval and ha-isolation-wait, 3 s; a reset takes 11."""
+    with pytest.raises(ConfigError, match="safety: manager and registry: none, wanted a registry"):
+        rendered("sbd: watchdog, registry: none", safety="manager")
+    assert "sbd" in rendered("sbd: watchdog, registry: pacemaker", safety="manager")
 
 
 FAULTS = [
