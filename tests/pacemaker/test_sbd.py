@@ -68,6 +68,13 @@ def test_without_the_proof_there_is_no_sbd(cluster: Cluster) -> None:
     assert "Discovered 0 watchdog devices" in cluster.lab.nodes[0].run(SBD, "query-watchdog", check=True).stdout
 
 
+def test_all_is_as_its_readme_says(cluster: Cluster) -> None:
+    for node in cluster.lab.nodes:
+        assert node.run("pgrep", "-c", "sbd").stdout == "3\n"
+    assert "value=true" in cluster.on_any("crm_attribute", "--query", "--name", "have-watchdog")
+    assert cluster.on_any("crm_verify", "-LV") == ""
+
+
 # ---- what it does ---------------------------------------------------------------------------------------------------
 
 

@@ -1,6 +1,5 @@
 """The files for Pacemaker: corosync.conf, the same configuration three times, qpidd.conf, README."""
 
-import math
 from collections.abc import Iterable
 
 from ha.qpid_cluster.cluster_file import ClusterSpec
@@ -74,13 +73,12 @@ def _quorum_device(spec: ClusterSpec, own: Deployment) -> str:
 def _sbd_steps(own: Deployment) -> str:
     if own.sbd is None:
         return ""
-    return readmes.SBD.substitute(device=own.sbd.device)
+    return readmes.SBD.substitute(device=own.sbd.device, delay=sbd.delay(own, own.sbd))
 
 
 def _fence_test(own: Deployment) -> str:
     if own.sbd is not None:
-        seconds = math.ceil(own.token + own.consensus) + own.sbd.fencing_timeout
-        return readmes.SBD_TEST.substitute(seconds=seconds)
+        return readmes.SBD_TEST.substitute(seconds=sbd.delay(own, own.sbd))
     return readmes.FENCE_TEST if own.fencing else ""
 
 

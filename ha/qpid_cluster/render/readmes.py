@@ -74,9 +74,10 @@ SBD_ROW = """\
 SBD = Template("""
 sbd needs a watchdog in every node, and needs it for itself. Before step 4: `sbd query-watchdog` finds $device and names its driver; a machine without
 one, such as most virtual ones, gets the kernel's with `modprobe softdog` and `echo softdog >/etc/modules-load.d/softdog.conf`, which is weaker: it does not
-help where the kernel itself stands still. `fuser -v $device` names nobody: remove the packages `watchdog` and `wd_keepalive`, and `RuntimeWatchdogSec=` in
-`/etc/systemd/system.conf`. Then `systemctl enable sbd`; it starts and ends with Corosync, never by hand. On a node where sbd does not come up neither does
-Pacemaker; `systemctl status sbd` tells why. `pgrep -a sbd` shows three processes, and step 6 `have-watchdog: true`.
+help where the kernel itself stands still. `fuser -v $device` names nobody: remove the package `watchdog`, and `RuntimeWatchdogSec=` in
+`/etc/systemd/system.conf`. Then `systemctl enable sbd`; it starts and ends with Corosync (`systemctl restart corosync` where that runs already), never by
+hand, and lets Pacemaker wait for SBD_DELAY_START, $delay s. On a node where sbd does not come up neither does Pacemaker; `systemctl status sbd` tells why.
+Afterwards `pgrep -c sbd` counts 3, and `crm_attribute --query --name have-watchdog` says true.
 """)
 
 SBD_TEST = Template("""\

@@ -38,8 +38,13 @@ SBD_SYNC_RESOURCE_STARTUP=yes
 
 def settings(cluster: str, own: Deployment, sbd: Sbd) -> str:
     """The file of sbd's environment."""
-    delay = sbd.fencing_timeout + math.ceil(own.token + own.consensus)
-    return _SETTINGS.substitute(cluster=cluster, device=sbd.device, timeout=sbd.watchdog_timeout, delay=delay)
+    values = {"device": sbd.device, "timeout": sbd.watchdog_timeout, "delay": delay(own, sbd)}
+    return _SETTINGS.substitute(cluster=cluster, **values)
+
+
+def delay(own: Deployment, sbd: Sbd) -> int:
+    """Seconds until the others take a node for dead that is lost."""
+    return sbd.fencing_timeout + math.ceil(own.token + own.consensus)
 
 
 def properties(sbd: Sbd) -> tuple[Value, ...]:
