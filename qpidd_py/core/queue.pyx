@@ -27,8 +27,8 @@ from qpidd_py.core.heap cimport heap_clear, heap_push, heap_sort
 from qpidd_py.core.ranges cimport add_or_free, ranges_add, ranges_encode
 from qpidd_py.core.ring cimport (
     ENTRY_REDELIVERED, ENTRY_RETURNED, ENTRY_TIMED, ENTRY_WAITS, ENTRY_WHOLE, GONE, READY, ROOMY, UNACKED, body_of,
-    content_of, priority_of, record_of, ring_after, ring_double, ring_find, ring_free, ring_full,
-    ring_merge, ring_shrink, ring_trim, room_of)
+    content_of, priority_of, record_of, ring_after, ring_clear, ring_double, ring_find, ring_free, ring_full,
+    ring_merge, ring_trim, room_of)
 from qpidd_py.core.shares cimport fair_head
 from qpidd_py.core.wire cimport le64
 
@@ -212,14 +212,14 @@ cdef class Queue:
             return 0
         if more == 1:
             return self.grow() if ring_full(&self.main) else 0
-        while self.main.entries == NULL or self.main.mask + 1 < self.main.tail - self.main.head + more:
+        while room_of(&self.main) < self.main.tail - self.main.head + more:
             ring_double(&self.main)
         return 0
 
     cdef int grow(self) except -1:
         """Doubles the ring, or squeezes out what is gone when that frees half of it."""
         cdef uint64_t live = self.ready + self.unacked
-        if self.main.entries == NULL:
+        if self.main.blocks == NULL:
             ring_double(&self.main)
         elif live * 2 <= self.main.mask:
             self.squeeze()
@@ -379,9 +379,9 @@ cdef class Queue:
             return False
         self.is_roomy = False
         if self.main.mask >= ROOMY:
-            ring_shrink(&self.main)
+            ring_clear(&self.main)
         if self.side.mask >= ROOMY:
-            ring_shrink(&self.side)
+            ring_clear(&self.side)
         return True
 
     @property

@@ -29,17 +29,19 @@ cdef struct Entry:              # a waiting message: where its record lies
 
 cdef enum:
     RING = 16                   # entries of the smallest ring
+    SHIFT = 12
+    BLOCK = 1 << SHIFT          # entries of a block of a larger ring
     ROOMY = 1 << 10             # entries of one whose memory is given back when its queue is empty and idle
 
 cdef struct Ring:               # entries in order of id; absolute indexes, head <= index < tail; all 0 is an empty one
-    Entry* entries
+    Entry** blocks              # each block; after them what was allocated for them (`count_chunks`)
     uint64_t mask
     uint64_t head
     uint64_t tail
 
 cdef void ring_free(Ring* r) noexcept
 cdef int ring_double(Ring* r) except -1
-cdef void ring_shrink(Ring* r) noexcept
+cdef void ring_clear(Ring* r) noexcept
 cdef int ring_merge(Ring* r, Ring* other, uint64_t live) except -1
 cdef tuple content_of(const Entry* e, size_t cut=*)
 cdef uint64_t arrival_of(const Entry* e) except? 0
@@ -50,13 +52,13 @@ cdef int64_t ring_find(Ring* r, uint64_t id) noexcept nogil
 cdef uint64_t ring_after(Ring* r, uint64_t id) noexcept nogil
 
 cdef inline uint64_t room_of(Ring* r) noexcept nogil:
-    return r.mask + 1 if r.entries != NULL else 0
+    return r.mask + 1 if r.blocks != NULL else 0
 
 cdef inline bint ring_full(Ring* r) noexcept nogil:
-    return r.tail - r.head > r.mask or r.entries == NULL
+    return r.tail - r.head > r.mask or r.blocks == NULL
 
 cdef inline Entry* ring_at(Ring* r, uint64_t index) noexcept nogil:
-    return &r.entries[index & r.mask]
+    return &r.blocks[(index & r.mask) >> SHIFT][index & r.mask & (BLOCK - 1)]
 
 cdef inline void ring_trim(Ring* r) noexcept:
     """What is gone at the front leaves the ring."""

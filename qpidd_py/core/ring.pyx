@@ -1,10 +1,15 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""A ring of entries in order of message id, each of which points to a record in a log segment."""
+"""A ring of entries in order of message id, each of which points to a record in a log segment.
+
+The entries of a large ring lie in blocks.  When it grows, blocks are added and none moves: so no message makes the others
+wait until millions of entries are copied.
+"""
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.ref cimport Py_DECREF
 from libc.stdlib cimport free
+from libc.string cimport memcpy
 
-from qpidd_py.core.memory cimport mem_resized, mem_zeroed
+from qpidd_py.core.memory cimport mem_new, mem_resized, mem_zeroed
 from qpidd_py.core.wire cimport be16, be32, le64
 
 from qpidd_py.errors import PageError
@@ -12,56 +17,102 @@ from qpidd_py.errors import PageError
 
 cdef void ring_free(Ring* r) noexcept:
     cdef Entry* e
-    if r.entries == NULL:
-        return
     while r.head < r.tail:
         e = ring_at(r, r.head)
         if e.segment != NULL:
             Py_DECREF(<Segment>e.segment)
             e.segment = NULL
         r.head += 1
-    free(r.entries)
-    r.entries = NULL
+    ring_clear(r)
+
+
+cdef void ring_clear(Ring* r) noexcept:
+    """Gives back the memory of a ring that is empty."""
+    cdef uint64_t n, blocks = count_blocks(r)
+    if r.blocks == NULL:
+        return
+    for n in range(count_chunks(blocks)):
+        free(r.blocks[blocks + n])
+    free(r.blocks)
+    r.blocks, r.mask = NULL, 0
+
+
+cdef uint64_t count_blocks(Ring* r) noexcept:
+    return (r.mask >> SHIFT) + 1
+
+
+cdef uint64_t count_chunks(uint64_t blocks) noexcept:
+    """Allocations: the first block, and one for each time that their number was doubled."""
+    cdef uint64_t chunks = 1
+    while blocks > 1:
+        blocks >>= 1
+        chunks += 1
+    return chunks
 
 
 cdef int ring_double(Ring* r) except -1:
-    """Twice the room; indexes stay the same.  Large rings are not copied: the system moves their pages.  A MemoryError
-    changes nothing."""
-    cdef uint64_t old = r.mask + 1 if r.entries != NULL else RING // 2, i
-    cdef Entry* entries = <Entry*>mem_resized(r.entries, 2 * old * sizeof(Entry))
-    if entries == NULL:
+    """Twice the room; indexes stay the same.  A MemoryError changes nothing."""
+    cdef uint64_t old = room_of(r) if r.blocks != NULL else RING // 2
+    if not (enlarge(r, old) if old < BLOCK else add_blocks(r, old >> SHIFT)):
         raise MemoryError(f"no memory for an index of {2 * old} messages")
-    for i in range(r.head, r.tail):
-        if i & old:
-            entries[i & (2 * old - 1)] = entries[i & r.mask]
-    r.entries = entries
     r.mask = 2 * old - 1
     return 0
 
 
-cdef void ring_shrink(Ring* r) noexcept:
-    """Gives back the memory of a ring that is empty."""
-    cdef Entry* entries = <Entry*>mem_zeroed(RING, sizeof(Entry))
-    if entries != NULL:
-        free(r.entries)
-        r.entries = entries
-        r.mask = RING - 1
+cdef bint enlarge(Ring* r, uint64_t old) noexcept:
+    """Of one block."""
+    cdef uint64_t i
+    cdef Entry* entries
+    cdef Entry** blocks = r.blocks if r.blocks != NULL else <Entry**>mem_zeroed(2, sizeof(Entry*))
+    if blocks == NULL:
+        return False
+    entries = <Entry*>mem_resized(blocks[0], 2 * old * sizeof(Entry))
+    if entries == NULL:
+        if r.blocks == NULL:
+            free(blocks)
+        return False
+    for i in range(r.head, r.tail):
+        if i & old:
+            entries[i & (2 * old - 1)] = entries[i & r.mask]
+    r.blocks = blocks
+    blocks[0] = blocks[1] = entries
+    return True
+
+
+cdef bint add_blocks(Ring* r, uint64_t n) noexcept:
+    """As many again; only entries of a block that holds both ends are copied."""
+    cdef uint64_t k, i, first = r.head >> SHIFT, chunks = count_chunks(n)
+    cdef Entry** blocks = <Entry**>mem_new((2 * n + chunks + 1) * sizeof(Entry*))
+    cdef Entry* entries = <Entry*>mem_new((n << SHIFT) * sizeof(Entry))
+    if blocks == NULL or entries == NULL:
+        free(blocks)
+        free(entries)
+        return False
+    for k in range(n):
+        blocks[(first + k) & (2 * n - 1)] = r.blocks[(first + k) & (n - 1)]
+        blocks[(first + n + k) & (2 * n - 1)] = entries + (k << SHIFT)
+    for i in range((first + n) << SHIFT, r.tail):
+        entries[i & (BLOCK - 1)] = r.blocks[first & (n - 1)][i & (BLOCK - 1)]
+    memcpy(blocks + 2 * n, r.blocks + n, chunks * sizeof(Entry*))
+    blocks[2 * n + chunks] = entries
+    free(r.blocks)
+    r.blocks = blocks
+    return True
 
 
 cdef int ring_merge(Ring* r, Ring* other, uint64_t live) except -1:
     """The entries of `other` come into `r`, in order of their ids, without those that are gone; `live` of both are not.
     A MemoryError changes nothing."""
-    cdef uint64_t capacity = RING, a = r.head, b = other.head
-    cdef Ring merged
+    cdef uint64_t a = r.head, b = other.head
+    cdef Ring merged = Ring(NULL, 0, 0, 0)
     cdef Entry* x
     cdef Entry* y
-    while capacity < live:
-        capacity *= 2
-    merged.entries = <Entry*>mem_zeroed(capacity, sizeof(Entry))
-    if merged.entries == NULL:
-        raise MemoryError
-    merged.mask = capacity - 1
-    merged.head = merged.tail = 0
+    while room_of(&merged) < max(live, 1):
+        try:
+            ring_double(&merged)
+        except MemoryError:
+            ring_clear(&merged)
+            raise
     while a < r.tail or b < other.tail:
         x = ring_at(r, a) if a < r.tail else NULL
         y = ring_at(other, b) if b < other.tail else NULL
@@ -71,9 +122,9 @@ cdef int ring_merge(Ring* r, Ring* other, uint64_t live) except -1:
             x = y
             b += 1
         if x.state != GONE:
-            merged.entries[merged.tail & merged.mask] = x[0]
+            ring_at(&merged, merged.tail)[0] = x[0]
             merged.tail += 1
-    free(r.entries)
+    ring_clear(r)
     r[0] = merged
     other.head = other.tail = 0
     return 0
