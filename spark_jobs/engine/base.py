@@ -132,6 +132,19 @@ def arrow(columns: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
     return pa.table(arrays, schema=pa.schema(named))
 
 
+def laid(file: Path, folder: Path) -> Written:
+    """A file as it lies below a folder."""
+    found = file.stat()
+    return Written(file.relative_to(folder).as_posix(), found.st_size, int(found.st_mtime * 1000))
+
+
+def removed(names: Iterable[str], folder: Path) -> None:
+    """Files of a folder, with the checksums that a Hadoop wrote of them."""
+    for name in names:
+        (folder / name).unlink(missing_ok=True)
+        (folder / f".{name}.crc").unlink(missing_ok=True)
+
+
 def placed(file: Path, target: Path) -> None:
     """Moves a file to where others look for it, whole or not at all, also from another disk."""
     staged = target.with_name(f".{target.name}.new")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.parquet as pq
 
-from spark_jobs.engine.base import ROWS_MAX, Row, Written, arrow, checked, columns_of, placed
+from spark_jobs.engine.base import ROWS_MAX, Row, Written, arrow, checked, columns_of, laid, placed, removed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -104,9 +104,7 @@ class DuckEngine:
             placed(file, Path(path) / file.name)
 
     def drop(self, path: str, names: Iterable[str]) -> None:
-        for name in names:
-            (Path(path) / name).unlink(missing_ok=True)
-            (Path(path) / f".{name}.crc").unlink(missing_ok=True)  # of a Hadoop that wrote it
+        removed(names, Path(path))
 
     def append(self, query: str, path: str, prefix: str) -> list[str]:
         name = f"{prefix}.parquet"
@@ -120,10 +118,10 @@ class DuckEngine:
         where = f"partition_by ({', '.join(folders)}), append, filename_pattern 'part-{{uuid}}', return_files"
         self._connection.execute(f"copy ({query}) to {_text(path)} (format parquet, compression zstd, {where})")
         files = [file for _, of in self._connection.fetchall() for file in of or ()]
-        return [_written(Path(file), Path(path)) for file in files]
+        return [laid(Path(file), Path(path)) for file in files]
 
     def written(self, path: str) -> list[Written]:
-        return [_written(Path(path, name), Path(path)) for name in self.parts(path)]
+        return [laid(Path(path, name), Path(path)) for name in self.parts(path)]
 
     def ddl(self, name: str) -> str:
         rows = self.rows(f"select column_name, column_type from (describe {name})")
@@ -181,11 +179,6 @@ def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
     import pyarrow as pa
 
     return pa.record_batch([pa.array([], field.type) for field in schema], schema=schema)
-
-
-def _written(file: Path, folder: Path) -> Written:
-    found = file.stat()
-    return Written(file.relative_to(folder).as_posix(), found.st_size, int(found.st_mtime * 1000))
 
 
 def _files(path: str) -> str:

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from spark_jobs.engine.base import ROWS_MAX, Row, Written, arrow, checked, columns_of, placed
+from spark_jobs.engine.base import ROWS_MAX, Row, Written, arrow, checked, columns_of, laid, placed, removed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,6 +26,7 @@ class Large:
         self._own = own
         self._views: set[str] = set()
         self._columns: dict[str, Any] = {}  # of tables that this engine wrote
+        self._disks = self._hadoop("/")[0].getScheme() == "file"
 
     @property
     def name(self) -> str:
@@ -42,6 +43,8 @@ class Large:
 
     def exists(self, path: str) -> bool:
         """Through Hadoop: s3a:// as well."""
+        if (here := self._here(path)) is not None:
+            return here.exists()
         system, place = self._hadoop(path)
         return bool(system.exists(place))
 
@@ -89,21 +92,17 @@ class Large:
             self.put([Path(folder) / name], path)
 
     def parts(self, path: str) -> list[str]:
-        system, place = self._hadoop(path)
-        if not system.exists(place):
-            return []
-        names = [str(status.getPath().getName()) for status in system.listStatus(place)]
-        return sorted(name for name in names if name.endswith(".parquet") and name[0] not in "._")
+        return [file.path for file in self.written(path)]
 
     def put(self, files: Sequence[Path], path: str) -> None:
-        system, place = self._hadoop(path)
-        system.mkdirs(place)
-        if system.getScheme() == "file":  # Hadoop's own copy would read each octet, and leave a checksum file
-            folder = Path(str(place.toUri().getPath()))
+        if (folder := self._here(path)) is not None:  # Hadoop's copy would read each octet, and leave a checksum file
+            folder.mkdir(parents=True, exist_ok=True)
             for file in files:
                 (folder / f".{file.name}.crc").unlink(missing_ok=True)
                 placed(file, folder / file.name)
             return
+        system, place = self._hadoop(path)
+        system.mkdirs(place)
         for file in files:
             local, staged = self._path(file.resolve().as_uri()), self._path(f"{path.rstrip('/')}/.{file.name}.new")
             target = self._path(f"{path.rstrip('/')}/{file.name}")
@@ -112,6 +111,9 @@ class Large:
             system.rename(staged, target)
 
     def drop(self, path: str, names: Iterable[str]) -> None:
+        if (here := self._here(path)) is not None:
+            removed(names, here)
+            return
         system, _ = self._hadoop(path)
         for name in names:
             system.delete(self._path(f"{path.rstrip('/')}/{name}"), False)
@@ -163,10 +165,13 @@ class Large:
         return found
 
     def written(self, path: str) -> list[Written]:
-        return [file for file in self._tree(path) if "/" not in file.path]
+        return sorted((file for file in self._tree(path) if "/" not in file.path), key=lambda file: file.path)
 
     def _tree(self, path: str) -> list[Written]:
         """Of all folders below."""
+        if (here := self._here(path)) is not None:
+            files = [here] if here.is_file() else here.rglob("[!._]*.parquet")
+            return [laid(file, here) for file in files]
         system, place = self._hadoop(path)
         found, root = [], f"{self.qualified(path)}/"
         listing = system.listFiles(place, True) if system.exists(place) else None
@@ -207,6 +212,10 @@ class Large:
 
     def columns(self, name: str) -> list[str]:
         return list(self.session.table(name).columns)
+
+    def _here(self, path: str) -> Path | None:
+        """A place on this machine's disk: Python is done before the JVM has heard of it.  None: ask Hadoop."""
+        return Path(path) if self._disks and ":" not in path.split("/")[0] else None
 
     def _path(self, path: str) -> Any:
         jvm = self.session.sparkContext._jvm

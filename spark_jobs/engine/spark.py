@@ -150,10 +150,12 @@ class SparkEngine(Large):
 
     def _disk(self, path: str) -> str | None:
         """Where DuckDB finds a small table: there, or in a copy; None if it is Spark's."""
-        system, place = self._hadoop(path)
         files = [] if path.endswith(EVENTS) else self._tree(path)
         if path.endswith(EVENTS) or sum(file.size for file in files) > self._small:
             return None
+        if self._here(path) is not None:
+            return path
+        system, place = self._hadoop(path)
         if system.getScheme() == "file":
             return str(place.toUri().getPath())
         if path.endswith(".parquet"):

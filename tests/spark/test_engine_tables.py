@@ -7,8 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from spark_jobs.engine.base import Engine
+from spark_jobs.engine.spark import SparkEngine
 from tests.support.slow import both_engines
 
 COLUMNS = "n bigint, name string, attrs map<string,string>"
@@ -76,3 +78,22 @@ def test_one_engine_writes_and_the_other_replaces(spark: Engine, duck: Engine, t
     duck.drop(str(table), [name])
     duck.put([part(tmp_path, name, 2)], str(table))
     assert numbers(spark, table) == [2]
+
+
+@pytest.mark.parametrize("form", ["{}", "{}/", "file:{}", "file://{}"])
+def test_all_forms_of_a_place_are_one_table(spark: SparkEngine, tmp_path: Path, form: str) -> None:
+    """Hadoop answers with `file:/srv`, which is no folder `file:` here."""
+    place = form.format(tmp_path / "table")
+    assert not spark.exists(place) and spark.parts(place) == [] and spark.written(place) == []
+    (tmp_path / "new").mkdir()
+    spark.put([part(tmp_path / "new", "b.parquet", 2), part(tmp_path / "new", "a.parquet", 1)], place)
+    (tmp_path / "table" / "_hidden.parquet").touch()
+    assert spark.exists(place) and spark.parts(place) == ["a.parquet", "b.parquet"]
+    assert {file.path: file.size for file in spark.written(place)} == {
+        name: (tmp_path / "table" / name).stat().st_size for name in ("a.parquet", "b.parquet")
+    }
+    spark.drop(place, ["b.parquet", "none.parquet"])
+    assert numbers(spark, Path(f"{tmp_path}/table/a.parquet")) == [1]
+    spark.load("found", f"{place.rstrip('/')}/a.parquet")
+    assert spark.rows("select n from found") == [{"n": 1}]
+    assert not (tmp_path / "file:").exists() and not Path("file:").exists()
