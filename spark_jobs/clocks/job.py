@@ -42,12 +42,12 @@ def run(
     """Needs events_raw, facts and pairs.  `reference`: the node whose clock is the axis, in clusters that have it;
     `few`: see `facts.crowded`."""
     workspace.load(engine, "events_raw", "pairs")
-    found, readings = "select * from pairs", rows_of.readings()
+    queries = {"facts": facts.steady(), "readings": rows_of.readings(), "pairs": "select * from pairs"}
     if facts.crowded(engine, workspace, few):
         facts.near(engine, "facts", "ts_wall")
-        found += f" union all select *, cast(1 as bigint) as count from ({rows_of.samples_of_positions()})"
-        readings += f" union all {rows_of.crowded_readings()}"
-    queries = {"facts": facts.steady(), "readings": readings, "pairs": found}
+        samples = f"select *, cast(1 as bigint) as count from ({rows_of.samples_of_positions()})"
+        queries["pairs"] += f" union all {samples}"
+        queries["crowded"] = rows_of.crowded_readings()  # apart: facts are small where events are not
     solver = partial(solve, reference=reference, max_drift_ppm=max_drift_ppm)
     groups.per_cluster(engine, workspace, "clocks", queries, solver, {"clock_segments": SEGMENTS})
 
@@ -60,7 +60,7 @@ def solve(
 ) -> Mapping[str, Iterable[Row]]:
     """clock_segments; as failures: observations that were not believed (pure)."""
     kept = per_node(row for row in views["facts"] if row.get("source") != "client")
-    read = [*kept, *views["readings"]]
+    read = [*kept, *views["readings"], *views.get("crowded", ())]
     found = merged(clock_pairs.observations(read, clock_pairs.links(kept)), clock_pairs.from_rows(views["pairs"]))
     named = {row.get("node") for row in read if row.get("ts_wall") is not None}
     solved = clocks.solve(found, read, reference if reference in named else None, max_drift_ppm)
