@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from spark_jobs import pipeline
-from spark_jobs.engine.base import Engine
+from spark_jobs.engine.base import Engine, columns_of
 from spark_jobs.engine.duckdb_engine import DuckEngine
 from spark_jobs.engine.spark import SparkEngine
 from spark_jobs.ingest import job as ingest
 from spark_jobs.jobs import part
+from spark_jobs.jobs.incidents import COLUMNS
 from spark_jobs.jobs.part import Part, merge
 from spark_jobs.progress import QUIET
 from spark_jobs.watch import job as watch
@@ -48,6 +49,19 @@ def test_each_run_takes_what_is_new_and_computes_what_that_changes(fleet: Fleet)
     assert [row["cluster"] for row in late.changed] == ["blue"]
     assert computed_apart(fleet) == {"blue"}
     assert fleet.found() == fleet.at_once()
+
+
+def test_an_upgrade_finds_no_incident_changed(engine: Engine, tmp_path: Path) -> None:
+    """In the tables of older programs a map was a list of pairs, and fingerprints are of rows: none has a map.  A new
+    column of `incidents` changes them all: then this number is another one, and the old ones are to be known, too."""
+    values = {"string": "x", "bigint": 7, "boolean": True, "array<string>": ["a", "b"]}
+    row = {name: values[kind] for name, kind in columns_of(COLUMNS["incidents"])}
+    workspace = Workspace(str(tmp_path / "ws"))
+    engine.keep(workspace.path("incidents"), COLUMNS["incidents"], [row])
+    told = [{"incident": "x", "state": "0637cb489c4268bdbbe70de5"}]
+    engine.keep(workspace.path("announced"), watch_memory.ANNOUNCED, told)
+    found = watch_memory.incidents(engine, workspace)
+    assert (len(found.now), found.new, found.changed) == (1, [], [])
 
 
 def computed_apart(fleet: Fleet) -> set[str]:
