@@ -171,7 +171,7 @@ class _Work:
         self._timed: Options | None = None
         self.steps: dict[str, Callable[[], None]] = {
             "facts": lambda: facts.run(engine, workspace),
-            "pairs": lambda: pairs.run(engine, workspace, Options()),
+            "pairs": lambda: pairs.run(engine, workspace),
             "clocks": lambda: clock.run(engine, workspace, settings.reference, settings.max_drift_ppm, settings.few),
             "order": lambda: order.run(engine, workspace, self._options(), settings.few),
             "clients": lambda: windows.clients(engine, workspace, self._options(redo=True)),

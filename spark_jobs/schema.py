@@ -22,7 +22,6 @@ from spark_jobs.data import table
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import StructType
 
 VERSION = "1.0"
 REMOVED: Final = "removed"
@@ -79,7 +78,6 @@ KINDS = {
     "crm_mon": CLUSTER_KINDS,
     "text": BROKER_KINDS,
 }
-_PYTHON = {"string": (str,), "bigint": (int,), "int": (int,), "boolean": (bool,), TEXTS: (dict,)}
 _JSON = {"string": "string", "bigint": "integer", "int": "integer", "boolean": "boolean", TEXTS: "object"}
 
 
@@ -88,39 +86,9 @@ def day(moment: int) -> str:
     return datetime.fromtimestamp(moment / 1_000_000, UTC).strftime("%Y-%m-%d")
 
 
-def faults(event: Event) -> list[str]:
-    """What is wrong with a written event, in words; empty if nothing."""
-    found = [f"no {name}" for name in ("source", "kind") if not event.get(name)]
-    source, kind = event.get("source"), event.get("kind")
-    if source in KINDS and kind not in KINDS[source] | READER_KINDS:
-        found.append(f"kind {kind!r} is unknown for source {source!r}")
-    elif source and source not in KINDS:
-        found.append(f"source {source!r}, wanted one of {', '.join(sorted(KINDS))}")
-    written = {column.name: column for column in COLUMNS if column.written}
-    for name, value in event.items():
-        if name not in written:
-            found.append(f"no column {name!r}")
-        elif value is not None and not _fits(value, written[name].type):
-            found.append(f"{name}: {value!r}, wanted {written[name].type}")
-    return found
-
-
-def _fits(value: Any, type_: str) -> bool:
-    if isinstance(value, bool) != (type_ == "boolean") or not isinstance(value, _PYTHON[type_]):
-        return False
-    return not isinstance(value, dict) or all(isinstance(item, str) for pair in value.items() for item in pair)
-
-
 def ddl(names: tuple[str, ...] = NAMES) -> str:
     """The columns as Spark's SQL declares them."""
     return ", ".join(f"{column.name} {column.type}" for column in COLUMNS if column.name in names)
-
-
-def struct() -> StructType:
-    """The columns as Spark's type."""
-    from pyspark.sql.types import StructType
-
-    return StructType.fromDDL(ddl())
 
 
 def arrow_type(type_: str) -> pa.DataType:

@@ -95,8 +95,7 @@ def _replicated(found: Gathered, moments: Sequence[Any]) -> list[str]:
         return ["the brokers' logs do not tell where in their log it was", ""]
     first = f"in the log of {where.primary} (term {where.term}) behind {where.after}, up to {where.upto}:"
     held = [
-        f"  {life.held_words(one, where)}, {clock(one.at)}, {place_of(one.event)}"
-        for one in life.holdings(where, samples)
+        f"  {life.held_words(one)}, {clock(one.at)}, {place_of(one.event)}" for one in life.holdings(where, samples)
     ]
     return [first, *(held or ["  no backup wrote how far it was"]), ""]
 

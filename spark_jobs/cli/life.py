@@ -196,7 +196,7 @@ def who(event: Event) -> str:
     return str(event.get("client_id") or event.get("node") or event.get("proc") or "an unnamed process")
 
 
-def held_words(one: Holding, where: Range) -> str:
+def held_words(one: Holding) -> str:
     what = {
         True: "held it",
         False: "did not have it" if one.role == "backup" else "began without it",

@@ -89,7 +89,7 @@ def _solved(
     search.run()
     axis = search.axis
     lines = bands(axis.seen, search.steepest)
-    inner = _knots(axis, spans)
+    inner = _knots(axis)
     edges = [(x, weights(lines, x)) for x in inner]
     reverse = [(x, {(head, tail): weight for (tail, head), weight in of.items()}) for x, of in edges]
     above = [(x, distances(of, axis.root)) for x, of in edges]
@@ -189,7 +189,7 @@ def _jump(cut: Break, before: ClockSegment, behind: ClockSegment) -> str:
     return f"{cut.why}: {'step of ' if cut.why != 'reboot' else ''}{size / 1e6:+.3f} s{zone}"
 
 
-def _knots(axis: ClockAxis, spans: Mapping[str, tuple[int, int]]) -> list[float]:
+def _knots(axis: ClockAxis) -> list[float]:
     """Evenly over the time of the observations."""
     times = [item.x for item in axis.seen] or [0.0]
     first, last = min(times), max(times)

@@ -15,12 +15,6 @@ from spark_jobs.workspace import Workspace
 _SIGHTS = "cluster string, producer string, pub bigint, place bigint, delivered bigint"
 
 
-def run(engine: Engine, workspace: Workspace, options: Options) -> None:
-    """Needs events_raw; `incidents` if it is there."""
-    clients(engine, workspace, options)
-    union(engine, workspace, options)
-
-
 def clients(engine: Engine, workspace: Workspace, options: Options) -> None:
     """events_raw and facts → takings, names, message_lives, slow_waits, standstills, .., outages."""
     workspace.load(engine, "events_raw")

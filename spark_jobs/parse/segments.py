@@ -6,7 +6,7 @@ order of the file: the row of a torn line says who wrote the line before it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ import pyarrow as pa
 from spark_jobs import schema
 from spark_jobs.parse import event_json
 from spark_jobs.parse.context import Context
-from spark_jobs.parse.json_blocks import Block, Reader
+from spark_jobs.parse.json_blocks import Block
 from spark_jobs.schema import Event
 
 
@@ -46,18 +46,6 @@ class Joined:
     def _seen(self, event: tuple[int, Event] | None) -> None:
         if event is not None and event[0] >= self._at:
             self._at, self.common = event
-
-
-def read(reader: Reader, blocks: Iterable[tuple[bytes, int]], context: Context, source: str) -> Iterator[pa.Table]:
-    """The rows of a whole file; `blocks`: octets, and the number of the first line in them."""
-    joined = Joined(reader.name, context, {"source": source, "cluster": context.cluster, "node": context.node})
-    for data, first in blocks:
-        block = reader.block(data, first)
-        rows = joined.rows(block)
-        if block.table.num_rows:
-            yield block.table
-        if rows:
-            yield table(rows)
 
 
 def table(rows: Iterable[Event]) -> pa.Table:

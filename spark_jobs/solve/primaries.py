@@ -210,7 +210,7 @@ def duals(found: Sequence[Span], facts: Facts, cluster: str = "") -> list[Row]:
 
 
 def _dual(old: Span, new: Span, facts: Facts, cluster: str) -> Row:
-    order = _seen_in_order(old, new, facts)
+    order = _seen_in_order(old, new)
     roles = _roles(old, new, order is not None)
     late = [confirm for confirm in old.confirms if confirm[0] > new.promotion.hi]
     evidence = [*(order or ()), *([old.end] if old.end else []), new.promotion.done]
@@ -274,7 +274,7 @@ def _roles(old: Span, new: Span, in_order: bool) -> str:
     return POSSIBLE
 
 
-def _seen_in_order(old: Span, new: Span, facts: Facts) -> tuple[Event, Event] | None:
+def _seen_in_order(old: Span, new: Span) -> tuple[Event, Event] | None:
     """One node's clock saw the old one's end before the new one's promotion was asked for: no error of clocks in it."""
     asked = new.promotion.asked
     if asked is None:

@@ -28,12 +28,6 @@ UNKNOWN: Final = 1 << 60
 SEQUENCE: Final = (1 << 48) - 1
 
 
-def timed(event: Event) -> Event:
-    """The event with bounds from its resolution alone: for one clock, or where the clocks cannot be solved."""
-    wall, resolution = event["ts_wall"], max(event.get("ts_res") or 1, 1)
-    return {**event, "ts_est": wall, "ts_lo": wall, "ts_hi": wall + resolution - 1}
-
-
 def place(event: Event) -> tuple[str, int]:
     """(file, line)"""
     return event.get("file") or "", event.get("line_no") or 0

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from spark_jobs import schema
 from spark_jobs.parse import event_json
 from spark_jobs.parse.collapse import per_node
 from spark_jobs.parse.context import Context
 from spark_jobs.parse.detect import detect
 from spark_jobs.parse.lines import parse_file
 from tests.agents.ocf import ROOT
+from tests.spark.written import faults
 
 SCRIPT = ROOT / "resource_agents" / "alert" / "qpid-alert"
 FENCED = "Operation reboot of node1 by node2 for pacemaker-controld.12@node3: OK (complete) (ref=ab)"
@@ -36,7 +36,7 @@ def events(file: Path) -> list[dict[str, Any]]:
     lines = file.read_bytes().splitlines(keepends=True)
     assert detect(file.name, lines) == "broker_json"
     written = [json.loads(line) for line in lines]
-    assert [schema.faults(event) for event in written] == [[]] * len(written)
+    assert [faults(event) for event in written] == [[]] * len(written)
     context = Context()
     found = list(event_json.parse_file(file.name, lines, context, "broker"))
     assert not context.tally.unknown and len(found) == len(written)

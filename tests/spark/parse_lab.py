@@ -13,7 +13,8 @@ from spark_jobs.parse.almanac import Almanac, almanac
 from spark_jobs.parse.context import Context, Tally
 from spark_jobs.parse.lines import parse_file
 from spark_jobs.parse.survey import survey
-from spark_jobs.schema import COLUMNS, Event, faults
+from spark_jobs.schema import COLUMNS, Event
+from tests.spark.written import faults
 
 DATA = Path(__file__).parent / "data" / "pacemaker-lab"
 Files = Mapping[str, list[bytes]]

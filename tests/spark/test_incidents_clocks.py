@@ -4,8 +4,8 @@ import pytest
 
 from spark_jobs.parse.collapse import per_node
 from spark_jobs.solve.reconstruct import tables
-from spark_jobs.solve.signs import timed
 from tests.spark.truth.reading import events
+from tests.spark.truth.rows import timed
 from tests.spark.truth.story import check
 from tests.spark.truth.watches import STORIES, fast_clock
 

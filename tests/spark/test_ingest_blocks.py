@@ -12,7 +12,7 @@ from spark_jobs.ingest.tables import Resume
 from spark_jobs.parse import event_json
 from spark_jobs.parse.context import Context
 from spark_jobs.parse.json_blocks import LINE_MAX, Reader
-from spark_jobs.parse.segments import read
+from spark_jobs.parse.segments import Joined, table
 from tests.spark.ingest_world import LONG, in_order, odd_file
 from tests.support.slow import mostly_slow
 
@@ -33,8 +33,10 @@ def slow(data: bytes):
 def fast(data: bytes, size: int):
     context = Context("here", "node9")
     blocks = list(blocks_of(data, size))
-    tables = read(Reader("f", "here", "node9"), blocks, context, "client")
-    return in_order(row for table in tables for row in table.to_pylist()), context.tally
+    reader = Reader("f", "here", "node9")
+    joined = Joined(reader.name, context, {"source": "client", "cluster": "here", "node": "node9"})
+    read = ((block.table, table(joined.rows(block))) for block in (reader.block(*one) for one in blocks))
+    return in_order(row for tables in read for found in tables for row in found.to_pylist()), context.tally
 
 
 def blocks_of(data: bytes, size: int):

@@ -12,9 +12,9 @@ from spark_jobs.solve.bounds import Bound, Phase
 from spark_jobs.solve.incidents import Incident
 from spark_jobs.solve.phases import total
 from spark_jobs.solve.reconstruct import tables
-from spark_jobs.solve.signs import Facts, timed
+from spark_jobs.solve.signs import Facts
 from tests.spark.parse_lab import lab_events, us
-from tests.spark.truth.rows import fact, promoted
+from tests.spark.truth.rows import fact, promoted, timed
 
 TICK = 4_000
 """us: the lab's clock"""

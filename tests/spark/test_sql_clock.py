@@ -30,7 +30,7 @@ def solved(engine: Engine, place: Path, rows: list[dict[str, Any]]) -> Options:
     workspace = Workspace(str(place))
     workspace.load(engine, "events_raw")
     facts.run(engine, workspace)
-    pairs.run(engine, workspace, Options())
+    pairs.run(engine, workspace)
     clock.run(engine, workspace, "node3")
     return clock.timed(engine, workspace, Options())
 

@@ -49,7 +49,8 @@ def ask(engine: Engine, place: Path, rows: list[Row], parts: int = 2) -> Answers
     workspace = Workspace(str(place / "ws"))
     write(rows, Path(workspace.path("events_raw")), parts)
     messages.run(engine, workspace, Options())
-    windows.run(engine, workspace, Options())
+    windows.clients(engine, workspace, Options())
+    windows.union(engine, workspace, Options())
     return _answers(engine)
 
 
@@ -155,7 +156,8 @@ def test_incidents_cut_what_they_cover(rows: list[Row], duck: DuckEngine, tmp_pa
     duck.table("made", "incident string, cluster string, ts_begin bigint, ts_end bigint", spans)
     duck.save("select * from made", workspace.path("incidents"))
     messages.run(duck, workspace, Options())
-    windows.run(duck, workspace, Options())
+    windows.clients(duck, workspace, Options())
+    windows.union(duck, workspace, Options())
     sums = "select incident, cast(sum(attempts) as bigint) as attempts from message_summary group by incident"
     found = {row["incident"]: row["attempts"] for row in duck.rows(sums)}
     sent = [row for row in rows if row["kind"] == "publish" and not row.get("resend")]

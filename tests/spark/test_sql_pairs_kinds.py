@@ -16,7 +16,6 @@ from spark_jobs.clocks.estimate import solve
 from spark_jobs.clocks.pairs import BUCKET, from_rows, observations
 from spark_jobs.engine.base import Engine
 from spark_jobs.engine.duckdb_engine import DuckEngine
-from spark_jobs.options import Options
 from spark_jobs.workspace import Workspace
 from tests.spark.sql_histories import write
 
@@ -119,7 +118,7 @@ def wanted(rows: Iterable[Row]) -> list[tuple[Any, ...]]:
 def found(engine: Engine, place: Path, rows: list[Row]) -> dict[str, list[tuple[Any, ...]]]:
     workspace = Workspace(str(place))
     write(rows, Path(workspace.path("events_raw")), parts=2)
-    pairs.run(engine, workspace, Options())
+    pairs.run(engine, workspace)
     by_cluster: dict[str, list[tuple[Any, ...]]] = {}
     for row in engine.rows("select * from pairs"):
         by_cluster.setdefault(row["cluster"], []).append(tuple(row[name] for name in COLUMNS))

@@ -27,6 +27,7 @@ from spark_jobs.parse import broker_text
 from spark_jobs.parse.context import Context, Tally
 from spark_jobs.parse.detect import PARSERS, detect
 from tests.spark.messages_judge import expanded, judge
+from tests.spark.written import faults
 from tests.support import programs
 from tests.support.process import BrokerProcess, HeldPort
 from tests.support.wait import wait_for
@@ -74,7 +75,7 @@ def check(rows: list[dict[str, Any]], tally: Tally) -> None:
     assert rows and tally.faulty == tally.torn == tally.unknown == 0, tally.faults
     for row in rows:
         event = {name: value for name, value in row.items() if name not in READ_ONLY}
-        assert schema.faults(event) == [], event
+        assert faults(event) == [], event
         assert fits_json_schema(event), event
         assert {"node", "proc", "boot_id", "seq", "ts_wall", "ts_mono", "ts_res"} <= {n for n in event if event[n]}
     numbers = Counter(row["proc"] for row in rows)

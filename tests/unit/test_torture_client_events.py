@@ -5,13 +5,13 @@ import random
 
 import pytest
 
-from spark_jobs import schema
 from spark_jobs.parse import event_json
 from spark_jobs.parse.context import Context
 from testkit import record
 from testkit.judge import History
 from testkit.record import Recorder
 from tests.spark.messages_judge import judge
+from tests.spark.written import faults
 from torture import client_events
 
 
@@ -29,7 +29,7 @@ def test_each_line_is_an_event(tmp_path):
     recorder.close()
     client_events.write(tmp_path / "history", tmp_path / "events", drained=True, cluster="lab")
     lines = [json.loads(line) for line in (tmp_path / "events/client-c1.jsonl").read_bytes().splitlines()]
-    assert [fault for line in lines for fault in schema.faults(line)] == []
+    assert [fault for line in lines for fault in faults(line)] == []
     kinds = ["connected", "publish", "disconnected", "resend", "confirm", "deliver", "ack", "drain_end", "log_end"]
     assert [line["kind"] for line in lines] == kinds
     assert [line["seq"] for line in lines] == list(range(1, len(kinds) + 1))

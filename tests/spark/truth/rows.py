@@ -27,5 +27,11 @@ def fact(node: str, at: float, kind: str, error: float = 0.0, source: str = "bro
     }
 
 
+def timed(event: Event) -> Event:
+    """With bounds from its resolution alone: of one clock."""
+    wall, resolution = event["ts_wall"], max(event.get("ts_res") or 1, 1)
+    return {**event, "ts_est": wall, "ts_lo": wall, "ts_hi": wall + resolution - 1}
+
+
 def promoted(node: str, at: float, term: int, error: float = 0.0, **columns: Any) -> Event:
     return fact(node, at, "promoted", error, term=term, **columns)
