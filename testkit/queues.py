@@ -14,8 +14,10 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 NEWEST, PURGED, ROUTED, AUTO = "newest", "purged", "routed", "auto"
 MIXED, REFUSING, DEAD = "mixed", "refusing", "dead"
+SHIP, SHIPPED, LANDED = "ship", "shipped", "landed"
 """Kinds of queues, the last word of a queue's name.  `MIXED` has a limit, a time to live and readers that reject, and
-sends what goes to `DEAD`."""
+sends what goes to `DEAD`.  What comes into `SHIP` is moved to `SHIPPED` of another broker; `LANDED` gets what was
+published there."""
 
 LIMIT: Final = 25
 """Messages; a producer needs about a second for so many, a reader comes about as often."""
@@ -26,9 +28,13 @@ RULES: Final[dict[str, dict[str, Any]]] = {
     AUTO: {"apart": True, "rule": "auto"},
     MIXED: {"apart": True},
     DEAD: {"apart": True},
+    SHIP: {"apart": True, "moved": "shovel"},
+    SHIPPED: {"apart": True, "moved": "shovel"},
+    LANDED: {"apart": True, "moved": "dynamic route"},
 }
 """`apart`: `failover-report` would count these messages otherwise.  It takes the brokers' rows for what became of them,
-or has none (no binding, no acknowledgement), and one that came in two queues is no duplicate to it."""
+or has none (no binding, no acknowledgement), and one that came in two queues is no duplicate to it.  `moved`: from one
+broker to another, by which means."""
 _ARGUMENTS: Final[dict[str, dict[str, Any]]] = {
     NEWEST: {"x-max-length": LIMIT, "x-overflow": "drop-head"},
     MIXED: {"x-max-length": LIMIT, "x-message-ttl": 1500, "x-dead-letter-exchange": ""},

@@ -20,6 +20,7 @@ from ha.salvage.lines import decode_record, is_end
 from testkit import record
 from testkit.judge import History
 from torture import evidence, second_judge
+from torture.arrivals import Arrivals
 from torture.brokers import url
 from torture.campaign import Campaign, Outcome
 from torture.faults import KINDS
@@ -36,7 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     plan = Plan(
         arguments.mode, arguments.brokers, arguments.seed, Path(arguments.directory).resolve(),
-        tuple(arguments.kind), tuple(arguments.option), arguments.journals, arguments.power_cuts,
+        tuple(arguments.kind), tuple(arguments.option), arguments.journals,
+        arguments.routes, arguments.power_cuts,
     )  # fmt: skip
     reason = problem()
     if reason:
@@ -63,7 +65,8 @@ def _torture(plan: Plan, arguments: argparse.Namespace) -> dict[str, Any]:
         say(f"{plan.mode}, {plan.brokers} brokers, seed {plan.seed}")
         lab = Lab(plan, say)
         loaders = Loaders(
-            plan.directory, lab.clients, url(lab.brokers), arguments.rate, decided=True, login=CLIENT
+            plan.directory, lab.clients, url(lab.brokers), arguments.rate, decided=True, login=CLIENT,
+            far=url(lab.far),
         )  # fmt: skip
         try:
             outcome = Campaign(plan, lab, loaders, say).run(arguments.minutes * 60, arguments.faults)
@@ -76,17 +79,19 @@ def _torture(plan: Plan, arguments: argparse.Namespace) -> dict[str, Any]:
 
 def _judge(plan: Plan, lab: Lab, outcome: Outcome) -> dict[str, Any]:
     history = History().add(record.read(plan.directory / "history"))
+    arrivals = Arrivals().add(record.read(plan.directory / "history"))
     events = [event for path in plan.directory.glob("node*/events") for event in read_events(path)]
     contradictions = [
         line
-        for broker in lab.brokers
-        for line in evidence.bad_lines(broker.name, broker.log_file.read_text(errors="replace").splitlines())
+        for process in (*lab.brokers, *lab.far, *(lab.routes.shovels if lab.routes else ()))
+        for line in evidence.bad_lines(process.name, process.log_file.read_text(errors="replace").splitlines())
     ]
     if plan.mode != "availability":
+        contradictions += arrivals.broken(outcome.drained)
         contradictions += evidence.confirmed_at_once(events)
     verdict = History().add(record.read(plan.directory / "history", apart=False)).verdict(outcome.drained)
     contradictions += second_judge.contradictions(plan.directory, plan.mode, verdict, outcome.drained)
-    return summary(plan, outcome, history, lab.exits, contradictions, _salvaged(plan.directory))
+    return summary(plan, outcome, history, lab.exits, contradictions, _salvaged(plan.directory), arrivals)
 
 
 def _salvaged(directory: Path) -> set[str]:
@@ -129,6 +134,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of qpidd")
     parser.add_argument("--journals", action="store_true", help="on every broker; then all of them may die at once")
     forget = "journals, on disks that forget what was not synced when the power of all brokers is cut"
+    alone = "without a shovel and a dynamic route to and from a broker outside of the cluster"
+    parser.add_argument("--no-routes", action="store_false", dest="routes", help=alone)
     parser.add_argument("--power-cuts", action="store_true", help=forget)
     parser.add_argument("--directory", default="./torture-run", help="for logs (%(default)s); an older run is replaced")
     parser.add_argument("--keep", action="store_true", help="keep the logs in any case")

@@ -120,7 +120,7 @@ class Broker:
 
     @_locked
     def start(self, brokers_url: str) -> None:
-        """From the main thread only: the process dies with the thread that has started it."""
+        """Without a URL: alone.  From the main thread only: the process dies with the thread that has started it."""
         if self.running:
             return
         self.collect()
@@ -129,7 +129,7 @@ class Broker:
         words = [
             *(sys.executable, "-m", "qpidd_py", "--port", str(PORT), "--interface", self.host.address),
             *("--data-dir", str(self.data_dir), "--broker-name", self.name),
-            *("--ha-cluster", "yes", "--ha-brokers-url", brokers_url, "--ha-replicate", "all"),
+            *(("--ha-cluster", "yes", "--ha-brokers-url", brokers_url, "--ha-replicate", "all") if brokers_url else ()),
             *("--ha-username", USER, "--ha-password", PASSWORD, *self.options),
         ]
         clean = {key: value for key, value in os.environ.items() if not key.startswith("QPID_")}

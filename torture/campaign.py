@@ -7,14 +7,14 @@ clients are served again; sometimes also until every broker is ready, so that ro
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from demo.progress import Board
+from torture.brokers import Broker
 from torture.faults import KINDS, Fault
 from torture.lab import Lab, Plan
-from torture.load import decided_slots, slots
+from torture.load import slots
 from torture.loaders import Loaders
 from torture.watch import RequestFailed, request
 
@@ -78,6 +78,8 @@ class Campaign:
         try:
             lab.start()
             self._await("the first primary and all ready", lab.settled, SETTLED)
+            if lab.routes is not None:
+                self._await("a shovel and a dynamic route at work", self._routes_at_work, SETTLED)
             self._kinds = [name for name in self._kinds if not KINDS[name].needs or lab.knows(KINDS[name].needs)]
             self._loaders.start()
             self._await("progress of all clients", lambda: self._progress_since(0), SERVED)
@@ -142,6 +144,10 @@ class Campaign:
         if self._lab.rng.random() < 0.5:
             self._await("one broker active, all others ready", self._lab.settled, SETTLED, deadline)
 
+    def _routes_at_work(self) -> bool:
+        routes = self._lab.routes
+        return routes is not None and routes.at_work(self._lab.primary(), self._lab.clients)
+
     # ---- the end --------------------------------------------------------------------------------------------------
 
     def _finish(self) -> None:
@@ -156,13 +162,15 @@ class Campaign:
         self._outcome.left = self._left()
 
     def _drained(self) -> bool:
-        primary = self._lab.primary()
-        return primary is not None and not any(_depths(self._lab, primary.name, ("ready", "unacked")).values())
+        """A message that moves on meanwhile is in both places, or in the one that is asked later: hence twice."""
+        primary, far = self._lab.primary(), self._lab.far
+        asked = [*far, primary, *far] if primary is not None else []
+        return bool(asked) and not any(depth for broker in asked for depth in _depths(broker).values())
 
     def _left(self) -> dict[str, int]:
         found = {}
-        for broker in self._lab.brokers:
-            depths = _depths(self._lab, broker.name, ("ready", "unacked"))
+        for broker in (*self._lab.brokers, *self._lab.far):
+            depths = _depths(broker)
             found.update({f"{queue} on {broker.name}": depth for queue, depth in depths.items() if depth})
         return found
 
@@ -178,6 +186,10 @@ class Campaign:
                     return
                 raise Stuck(f"not within {limit:g} s: {what} ({self._lab.states()})")
             self._tick(deadline)
+
+    def _total(self, role: str) -> int:
+        board, groups = self._loaders.board, self._loaders.groups
+        return sum(board.read(slot).done for group in groups for slot in slots(role, group))
 
     def _progress_since(self, moment: int) -> bool:
         """True when every client that does not wait for the end has made progress."""
@@ -196,7 +208,7 @@ class Campaign:
         now = time.monotonic()
         if now - then < 5.0:
             return
-        new = _total(self._loaders.board, "producers"), _total(self._loaders.board, "consumers")
+        new = self._total("producers"), self._total("consumers")
         self._shown = (now, *new)
         left = f"{max(0.0, deadline - now):4.0f} s to go, " if deadline else ""
         speeds = (new[0] - confirmed) / (now - then), (new[1] - delivered) / (now - then)
@@ -205,18 +217,14 @@ class Campaign:
         self._say(f"{left}{faults} faults, {rates}, {new[0]} confirmed, lost unknown | {self._lab.states()}")
 
 
-def _total(board: Board, role: str) -> int:
-    return sum(board.read(slot).done for slot in (*slots(role), *decided_slots(role)))
-
-
-def _depths(lab: Lab, name: str, fields: Sequence[str]) -> dict[str, int]:
-    """Messages in each queue of a broker; {"?": 1} when it does not answer."""
+def _depths(broker: Broker) -> dict[str, int]:
+    """Messages in each queue, with those that are delivered; {"?": 1} when the broker does not answer."""
     try:
-        found: Any = request(lab.broker(name), "queue.list", 3.0)
+        found: Any = request(broker, "queue.list", 3.0)
     except RequestFailed:
         return {"?": 1}
     queues = found["queues"] if isinstance(found, dict) else found
-    return {str(queue["name"]): sum(int(queue[field]) for field in fields) for queue in queues}
+    return {str(queue["name"]): int(queue["ready"]) + int(queue["unacked"]) for queue in queues}
 
 
 def _micro() -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from demo.progress import Slot
 from testkit.record import Recorder
@@ -25,6 +25,13 @@ class Context:
     connect_timeout: float = 1.0
     """Seconds for an attempt to connect."""
     login: tuple[str, str] = ("guest", "guest")
+    far: tuple[tuple[str, int], ...] = ()
+    """The addresses of the other end of shovels and routes."""
 
     def queue(self, kind: str) -> str:
         return f"{self.group or 'torture'}.{kind}"
+
+    @property
+    def at_far(self) -> Context:
+        """For a client of the other end."""
+        return replace(self, addresses=self.far)

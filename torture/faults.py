@@ -61,8 +61,10 @@ class Kind:
 
 
 def _kill(lab: Lab, undo: list[Undo], victims: Sequence[Broker]) -> str:
-    if not victims or not lab.expendable(victims):
-        return ""
+    return _down(undo, victims) if victims and lab.expendable(victims) else ""
+
+
+def _down(undo: list[Undo], victims: Sequence[Broker]) -> str:
     for broker in victims:
         broker.held_down += 1
         undo.append(partial(_release, broker))
@@ -282,6 +284,45 @@ def replace_member(lab: Lab, undo: list[Undo]) -> str:
     return f"replace {broker.name} by an empty one"
 
 
+# ---- shovels and routes ---------------------------------------------------------------------------------------------
+
+
+def kill_far(lab: Lab, undo: list[Undo]) -> str:
+    """The broker outside; its journal has all that it has confirmed."""
+    victims = [broker for broker in lab.far if broker.responsive]
+    return _down(undo, victims) if victims else ""
+
+
+def pause_far(lab: Lab, undo: list[Undo]) -> str:
+    for broker in lab.far:
+        broker.pause()
+        undo.append(broker.resume)
+    return "pause " + _names(lab.far) if lab.far else ""
+
+
+def cut_far(lab: Lab, undo: list[Undo]) -> str:
+    """From one broker of the cluster, mostly the primary, or from all."""
+    chosen = lab.brokers if lab.rng.random() < 0.3 else _primary(lab) or _any(lab)
+    if not lab.far or not chosen:
+        return ""
+    both, out = lab.rng.random() < 0.6, lab.rng.random() < 0.5
+    _spread(lab, undo, lab.far[0].host, [broker.host for broker in chosen], CUT, both, out)
+    how = "" if both else ", it only hears" if out else ", it is only heard"
+    return f"cut far from {_names(chosen)}{how}"
+
+
+def kill_shovel(lab: Lab, undo: list[Undo]) -> str:
+    """Mostly the one that is at work."""
+    if lab.routes is None:
+        return ""
+    busy = [shovel for shovel in lab.routes.shovels if shovel.broker in _primary(lab)]
+    shovel = lab.rng.choice(busy if busy and lab.rng.random() < 0.7 else lab.routes.shovels)
+    shovel.held_down += 1
+    undo.append(shovel.release)
+    shovel.kill()
+    return f"kill -9 {shovel.name}"
+
+
 CARELESS: Final = frozenset({"quorum", "registry"})
 FENCED: Final = frozenset({"manager", "availability"})
 ALL: Final = CARELESS | FENCED
@@ -303,6 +344,10 @@ KINDS: Final[dict[str, Kind]] = {
     "slow broker": Kind(slow_broker, ALL, 2, 6),
     "promote two": Kind(promote_two, CARELESS, 0.5, 4, 2),
     "promote anybody": Kind(lambda lab, undo: promote(lab, undo, _any(lab)), CARELESS, 0.5, 1, 1.5),
+    "kill far": Kind(kill_far, ALL, 0.5, 4),
+    "pause far": Kind(pause_far, ALL, 0.3, 6, 0.7),
+    "cut off far": Kind(cut_far, ALL, 1, 6),
+    "kill a shovel": Kind(kill_shovel, ALL, 0.3, 3),
     "relocate": Kind(relocate, ALL, 0.5, 1, 1.5, "ha.relocate"),
     "replace member": Kind(replace_member, ALL, 1, 3, 1, "ha.member"),
 }

@@ -15,6 +15,7 @@ from torture.brokers import Broker, Exit, url
 from torture.manager import Manager, rules_for
 from torture.network import Host, Network
 from torture.paths import Effect
+from torture.routes import Routes
 from torture.watch import RequestFailed, View, Watch, look, request
 
 RESTART: Final = 1.0
@@ -27,7 +28,7 @@ CLIENT: Final = "client/secret"
 MODES: Final = ("quorum", "manager", "availability", "registry")
 COMMON_OPTIONS: Final = {
     "link-heartbeat-interval": "0.5", "ha-backup-timeout": "5", "ha-isolation-timeout": "4",
-    "log-enable": "info+", "heartbeat": "2",
+    "log-enable": "info+", "heartbeat": "2", "federation-tag": "near",
 }  # fmt: skip
 
 
@@ -53,6 +54,8 @@ class Plan:
     """Options of `qpidd` that are different, NAME=VALUE."""
     journals: bool = False
     """The brokers keep journals, so that all of them may die."""
+    routes: bool = True
+    """A broker outside of the cluster, with a shovel to it and a dynamic route from it."""
     power_cuts: bool = False
     """The same, and their disks forget what was not synced when the power of all is cut."""
 
@@ -72,7 +75,7 @@ class Lab:
         self.owed: list[Broker] = []
         """Members that could not be added again yet."""
         self._refusal = ""
-        self.network = Network(plan.brokers + 1)
+        self.network = Network(plan.brokers + 2 if plan.routes else plan.brokers + 1)
         self.clients: Host = self.network.hosts[-1]
         users = plan.directory / "users.yaml"
         users.write_text(f"{CLIENT.partition('/')[0]}: {hash_password(CLIENT.partition('/')[2])}\n")
@@ -83,8 +86,13 @@ class Lab:
         forgetful = library(plan.directory) if plan.power_cuts else None
         self.brokers = [
             Broker(f"node{number}", host, plan.directory, words, self.exits, forgetful)
-            for number, host in enumerate(self.network.hosts[:-1], 1)
+            for number, host in enumerate(self.network.hosts[: plan.brokers], 1)
         ]
+        self.routes: Routes | None = None
+        """To a broker outside of the cluster."""
+        if plan.routes:
+            host = self.network.hosts[plan.brokers]
+            self.routes = Routes(host, self.brokers, plan.directory, users, CLIENT, self.exits)
         self.watches = {broker.name: Watch(broker) for broker in self.brokers}
         self.manager = Manager(
             self.brokers, self.watches, self.network.connected, rules_for(plan.mode), random.Random(plan.seed + 1), say
@@ -95,16 +103,22 @@ class Lab:
     def start(self) -> None:
         for broker in self.brokers:
             broker.start(url(self.brokers))
+        self._start_routes()
         self.manager.start()
 
     def tick(self) -> None:
         """Call often: starts dead brokers again."""
         self._add_owed()
+        self._start_routes()
         for broker in self.brokers:
             broker.collect()
             dead = broker.member and not broker.running and not broker.held_down
             if dead and time.monotonic() - broker.died > RESTART:
                 broker.start(url(self.brokers))
+
+    def _start_routes(self) -> None:
+        if self.routes is not None:
+            self.routes.start()
 
     def _add_owed(self) -> None:
         primary = self.primary()
@@ -125,11 +139,18 @@ class Lab:
         self.manager.stop()
         for watch in self.watches.values():
             watch.stop()
+        if self.routes is not None:
+            self.routes.close()
         for broker in self.brokers:
             broker.terminate()
         for broker in self.brokers:
             broker.ended(5.0)
         self.network.close()
+
+    @property
+    def far(self) -> list[Broker]:
+        """The broker outside, if there is one."""
+        return [] if self.routes is None else [self.routes.far]
 
     # ---- roles -----------------------------------------------------------------------------------------------
 

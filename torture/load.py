@@ -2,8 +2,9 @@
 
 SIGTERM ends it: producers publish nothing new and wait for what is under way, consumers give back what they have not
 acknowledged.  What is in the queue `KEPT` is consumed only after SIGUSR1, so that every message in it outlives all
-fail-overs.  With `--decided` there are clients of queues in which the broker decides, too (`decisions.py`).  A client
-that fails ends the process with 1 and a traceback; a fail-over is no failure.
+fail-overs.  With `--decided` there are clients of queues in which the broker decides, too (`decisions.py`), with
+`--far` those of shovels and routes (`moved.py`).  A client that fails ends the process with 1 and a traceback; a
+fail-over is no failure.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ import os
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
 from demo.progress import Slot
 from testkit import queues
 from testkit.record import Recorder
-from torture import decisions, library, plain
+from torture import decisions, library, moved, plain
 from torture.context import Context
 
 
@@ -73,33 +74,56 @@ DECIDED_CONSUMERS: Final[dict[str, tuple[float, Callable[[Context], Client]]]] =
     "torn2": (1.0, lambda context: plain.Consumer(context, context.queue(SPREAD[0]))),
     "torn3": (1.0, lambda context: plain.TransactedConsumer(context, context.queue(SPREAD[1]))),
 }
-ROLES: Final = {"producers": PRODUCERS, "consumers": CONSUMERS}
-DECIDED: Final = {"producers": DECIDED_PRODUCERS, "consumers": DECIDED_CONSUMERS}
-SLOTS: Final = len(PRODUCERS) + len(CONSUMERS)
-BUSY: Final = range(SLOTS - 1)
-"""Places of those that have something to do all the time; the last one waits for the drain."""
-ALL_SLOTS: Final = SLOTS + len(DECIDED_PRODUCERS) + len(DECIDED_CONSUMERS)
-ALL_BUSY: Final = (*BUSY, *range(SLOTS, ALL_SLOTS))
-"""The same with those of the queues in which the broker decides."""
+Clients = dict[str, dict[str, tuple[float, Callable[[Context], Client]]]]
+ROLES: Final[Clients] = {"producers": PRODUCERS, "consumers": CONSUMERS}
+DECIDED: Final[Clients] = {"producers": DECIDED_PRODUCERS, "consumers": DECIDED_CONSUMERS}
+MOVED: Final[Clients] = {
+    "producers": {
+        "shipped1": (0.06, lambda context: plain.Producer(context, context.queue(queues.SHIP), resend=True)),
+        "landed1": (0.06, lambda context: moved.Producer(context.at_far, context.queue(queues.LANDED))),
+    },
+    "consumers": {
+        "shipped2": (1.0, lambda context: plain.Consumer(context.at_far, context.queue(queues.SHIPPED))),
+        "landed2": (1.0, lambda context: moved.Consumer(context, context.queue(queues.LANDED))),
+    },
+}
+"""Of what shovels and routes move to another broker."""
+GROUPS: Final = (ROLES, DECIDED, MOVED)
+"""In the order of their places in the shared progress file."""
 
 
-def slots(role: str) -> range:
-    """The places of a role's clients in the shared progress file."""
-    first = 0 if role == "producers" else len(PRODUCERS)
-    return range(first, first + len(ROLES[role]))
+def places(group: Clients) -> int:
+    return sum(len(clients) for clients in group.values())
 
 
-def decided_slots(role: str) -> range:
-    first = SLOTS if role == "producers" else SLOTS + len(DECIDED_PRODUCERS)
-    return range(first, first + len(DECIDED[role]))
+ALL_SLOTS: Final = sum(map(places, GROUPS))
 
 
-def _clients(role: str, decided: bool) -> list[tuple[int, str, float, Callable[[Context], Client]]]:
+def slots(role: str, group: Clients = ROLES) -> range:
+    """The places of a role's clients."""
+    first = sum(map(places, GROUPS[: GROUPS.index(group)]))
+    first += 0 if role == "producers" else len(group["producers"])
+    return range(first, first + len(group[role]))
+
+
+def busy(groups: Sequence[Clients]) -> list[int]:
+    """Places of those that have something to do all the time; the last one of the first group waits for the drain."""
+    found = [slot for group in groups for role in group for slot in slots(role, group)]
+    return [slot for slot in found if slot != slots("consumers")[-1]]
+
+
+BUSY: Final = busy([ROLES])
+
+
+def groups_of(decided: bool, far: bool) -> list[Clients]:
+    return [ROLES, *([DECIDED] if decided else []), *([MOVED] if far else [])]
+
+
+def _clients(role: str, groups: Sequence[Clients]) -> Iterator[tuple[int, str, float, Callable[[Context], Client]]]:
     """(place, name, share of the rate, how to make it)"""
-    found = list(zip(slots(role), ROLES[role].items(), strict=True))
-    if decided:
-        found += zip(decided_slots(role), DECIDED[role].items(), strict=True)
-    return [(slot, name, share, make) for slot, (name, (share, make)) in found]
+    for group in groups:
+        for slot, (name, (share, make)) in zip(slots(role, group), group[role].items(), strict=True):
+            yield slot, name, share, make
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -109,14 +133,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     stopping, draining = threading.Event(), threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     signal.signal(signal.SIGUSR1, lambda *_: draining.set())
-    addresses = tuple(_address(text) for text in arguments.addresses.split(","))
+    addresses, far = _addresses(arguments.addresses), _addresses(arguments.far)
     threads = []
-    for slot, name, share, make in _clients(arguments.role, arguments.decided):
+    for slot, name, share, make in _clients(arguments.role, groups_of(arguments.decided, bool(far))):
         record = Recorder(Path(arguments.directory), f"{arguments.group}.{name}" if arguments.group else name)
         place = Slot(Path(arguments.progress), slot)
         context = Context(
             addresses, record, place, stopping, draining, arguments.rate * share, arguments.group, arguments.patience,
-            arguments.login,
+            arguments.login, far,
         )  # fmt: skip
         threads.append(threading.Thread(target=_run, args=(make(context), record), name=name))
     for thread in threads:
@@ -135,9 +159,9 @@ def _run(client: Client, record: Recorder) -> None:
         os._exit(1)
 
 
-def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    return host, int(port)
+def _addresses(text: str) -> tuple[tuple[str, int], ...]:
+    found = (each.rpartition(":") for each in text.split(",") if each)
+    return tuple((host, int(port)) for host, _, port in found)
 
 
 def _login(text: str) -> tuple[str, str]:
@@ -149,6 +173,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="torture.load", description="One load process.")
     parser.add_argument("role", choices=sorted(ROLES))
     parser.add_argument("--addresses", required=True, help="HOST:PORT,HOST:PORT")
+    parser.add_argument("--far", default="", help="the same of the other end of shovels and routes, if there are any")
     parser.add_argument("--directory", required=True, help="for the histories")
     parser.add_argument("--progress", required=True, help="the shared file of demo.progress")
     parser.add_argument("--rate", type=float, default=300.0, help="messages a second, all producers together")

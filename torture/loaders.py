@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from demo.progress import Board, create
 from torture.brokers import die_with_parent
-from torture.load import ALL_BUSY, ALL_SLOTS, BUSY, ROLES
+from torture.load import ALL_SLOTS, ROLES, busy, groups_of
 
 STOP_TIME: Final = 45.0  # seconds
 
@@ -33,15 +33,17 @@ class Loaders:
 
     def __init__(
         self, directory: Path, host: Place, addresses: str, rate: float, group: str = "", patience: float = 1.0,
-        decided: bool = False, login: str = "guest/guest",
+        decided: bool = False, login: str = "guest/guest", far: str = "",
     ) -> None:  # fmt: skip
-        """`decided`: with the clients of queues in which the broker decides.  `login`: USER/PASSWORD."""
+        """`decided`: with the clients of queues in which the broker decides; `far`: with those of shovels and routes,
+        whose other end is there.  `login`: USER/PASSWORD."""
         self._directory = directory
         self._host = host
         self._words = ["--addresses", addresses, "--rate", str(rate), "--group", group, "--patience", str(patience)]
-        self._words += ["--login", login]
+        self._words += ["--login", login, "--far", far]
         self._words += ["--decided"] if decided else []
-        self.busy: Sequence[int] = ALL_BUSY if decided else BUSY
+        self.groups = groups_of(decided, bool(far))
+        self.busy: Sequence[int] = busy(self.groups)
         self._prefix = f"{group}-" if group else ""
         progress = directory / f"{self._prefix}progress"
         create(progress, ALL_SLOTS)

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from testkit.judge import History, longest_pause, quantile
+from torture.arrivals import Arrivals
 from torture.brokers import Exit
 from torture.campaign import Outcome
 from torture.lab import Plan
@@ -23,9 +24,10 @@ def summary(
     exits: Sequence[Exit],
     contradictions: Sequence[str],
     salvaged: Set[str] = frozenset(),
+    arrivals: Arrivals | None = None,
 ) -> dict[str, Any]:
     """All figures; times in seconds.  `contradictions`: what the brokers' logs say against them; `salvaged`: ids of the
-    messages in their salvage files."""
+    messages in their salvage files; `arrivals`: of what was moved to or from another broker."""
     verdict = history.verdict(outcome.drained)
     everybody = [sorted(moment for confirms in history.confirms.values() for moment in confirms)]
     producers = [sorted(confirms) for confirms in history.confirms.values()]
@@ -38,6 +40,7 @@ def summary(
         "kinds": dict(sorted(Counter(fault.kind for fault in outcome.faults).items())),
         "rounds": len(outcome.rounds),
         "messages": {**asdict(verdict), "valid": verdict.valid},
+        "moved": arrivals.counts() if arrivals else {},
         "salvaged": len(salvaged & set(history.missing())),
         "outages": {"all": _outages(outcome, everybody), "one": _outages(outcome, producers)},
         "stuck": outcome.stuck,
@@ -99,6 +102,7 @@ def table(found: Mapping[str, Any]) -> str:
         "",
         f"  duplicated {m['duplicated']}: {m['marked']} marked redelivered or x-resent, {m['unmarked']} not",
         f"  removed {m['removed']}: by a limit, a purge, no binding, or lost by an auto-ack reader",
+        *(f"  moved by a {name}: {_moved(counts)}" for name, counts in found["moved"].items()),
         "  longest time without a confirm, of the rounds:",
         f"  any producer  {_quantiles(outages['all'])}",
         f"  each producer {_quantiles(outages['one'])}",
@@ -109,6 +113,10 @@ def table(found: Mapping[str, Any]) -> str:
     failed = failures(found)
     verdict = [f"FAILED: {text}" for text in failed] or [_success(m)]
     return "\n".join([*lines, *verdict])
+
+
+def _moved(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {word}" for word, count in counts.items())
 
 
 def _quantiles(found: Mapping[str, float]) -> str:

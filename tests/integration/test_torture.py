@@ -1,4 +1,4 @@
-"""A short campaign on real brokers: five faults without any fencing; and a harness that notices what it should."""
+"""Short campaigns on real brokers, without any fencing: faults of all kinds, and those of shovels and routes."""
 
 import json
 
@@ -10,12 +10,27 @@ from torture.network import problem
 pytestmark = pytest.mark.skipif(bool(problem()), reason=f"no network namespaces here: {problem()}")
 
 
-def test_five_faults_without_fencing(tmp_path, capsys):
-    words = ["--minutes", "0.2", "--faults", "5", "--seed", "11", "--rate", "150", "--keep", "--json"]
-    code = main([*words, "--directory", str(tmp_path / "run")])
+def run(capsys, directory, *words):
+    code = main([*words, "--minutes", "0.2", "--rate", "150", "--keep", "--json", "--directory", str(directory)])
     found = json.loads(capsys.readouterr().out)
     assert code == 0, found
-    assert 1 <= found["faults"] <= 5
+    return found
+
+
+def test_shovel_and_route_lose_nothing(tmp_path, capsys):
+    kinds = ("kill far", "cut off far", "kill a shovel", "kill primary")
+    found = run(
+        capsys, tmp_path / "run", "--faults", "4", "--seed", "3", *(word for kind in kinds for word in ("--kind", kind))
+    )
+    assert found["faults"] and found["kinds"].keys() <= set(kinds)
+    assert found["moved"].keys() == {"shovel", "dynamic route"}
+    for counts in found["moved"].values():
+        assert 50 < counts["confirmed"] <= counts["arrived"]
+
+
+def test_five_faults_without_fencing(tmp_path, capsys):
+    found = run(capsys, tmp_path / "run", "--faults", "5", "--seed", "11", "--no-routes")
+    assert 1 <= found["faults"] <= 5 and found["moved"] == {}
     messages = found["messages"]
     assert messages["confirmed"] > 300
     wrong = ("lost", "unexpected", "torn", "phantom", "returned")
