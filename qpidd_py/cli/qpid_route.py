@@ -8,22 +8,14 @@ line `Failed: Class: text` on standard output, with exit code 1.
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
-from urllib.parse import quote
 from uuid import uuid4
 
 from qpidd_py.broker.parameters import FOLLOWS, NO_ACK, ON_CONFIRM, SHOVEL
-from qpidd_py.cli.client_socket import (
-    DEFAULT_PORT,
-    TLS_PORT,
-    Deadline,
-    ManagementSocket,
-    RequestRefused,
-    Target,
-    shown,
-)
-from qpidd_py.cli.client_socket import split_host_port as host_port
+from qpidd_py.cli.client_socket import DEFAULT_PORT, Deadline, ManagementSocket, RequestRefused, Target
 from qpidd_py.cli.output import print_json, print_lines, print_table, run_tool
+from qpidd_py.cli.route_ends import Other, Place, named, other_end, parted, places_of
 from qpidd_py.cli.route_map import mapped
 from qpidd_py.cli.target import (
     Options,
@@ -31,6 +23,7 @@ from qpidd_py.cli.target import (
     UsageError,
     add_address_options,
     add_login_options,
+    add_vhost_option,
     config_of,
     parsed,
     target_of,
@@ -75,6 +68,7 @@ def make_parser() -> Parser:
     parser.add_argument("words", nargs="*", metavar="COMMAND")
     add = parser.add_argument_group("options").add_argument
     add_address_options(add)
+    add_vhost_option(add)
     add(
         "-d",
         "--durable",
@@ -92,21 +86,23 @@ def make_parser() -> Parser:
 
 
 class Tool:
-    """One call of the program; `ask` sends a request to the broker that has the routes."""
+    """One call of the program; `ask` sends a request to the broker that has the routes, `near`."""
 
-    def __init__(self, options: Options, ask: Ask) -> None:
-        self._options, self._ask = options, ask
+    def __init__(self, options: Options, near: Target, ask: Ask) -> None:
+        self._options, self._near, self._ask = options, near, ask
 
     def add(self, kind: str, other: str, exchange: str, key: str, tag: str = "", excluded: str = "") -> None:
         """`tag`: of the messages that come this way; those with one of `excluded` do not come."""
-        name = self._name(kind, other, exchange, key)
+        end = self._end(other)
+        name = self._name(kind, end, exchange, key)
         if any(route["name"] == name for route in self._routes()):
             self._complain(f"there is a route {name.removeprefix(PREFIX)!r}")
             return
+        self._check_apart(kind, end, exchange)
         near, far = ("src", "dest") if self._options.src_local else ("dest", "src")
         value: dict[str, Any] = {
-            f"{near}-uri": "amqp://",
-            f"{far}-uri": list(self._addresses(other)),
+            f"{near}-uri": named("amqp://", self._near.vhost),
+            f"{far}-uri": list(end.addresses),
             "dest-exchange": exchange,
         }
         if kind == "queue":
@@ -126,7 +122,7 @@ class Tool:
         self._ask("parameter.set", component=SHOVEL, name=name, value=value)
 
     def delete(self, kind: str, other: str, exchange: str, key: str) -> None:
-        name = self._name(kind, other, exchange, key)
+        name = self._name(kind, self._end(other), exchange, key)
         if any(route["name"] == name for route in self._routes()):
             self._clear(name)
         else:
@@ -136,8 +132,8 @@ class Tool:
         for route in self._routes():
             self._clear(route["name"])
 
-    def show(self, here: str) -> None:
-        rows = [_row(route, here) for route in self._routes()]
+    def show(self) -> None:
+        rows = [_row(route, _place(self._near)) for route in self._routes()]
         print_json(rows) if self._options.json else print_lines(" ".join(row.values()) for row in rows)
 
     def links(self) -> None:
@@ -161,30 +157,26 @@ class Tool:
         if not self._options.quiet:
             raise RequestRefused(text)
 
-    def _name(self, kind: str, other: str, exchange: str, key: str) -> str:
-        """The login is no part of it."""
-        places = ",".join(shown(host, port, self._encrypted) for _, host, port in self._places(other))
+    def _name(self, kind: str, end: Other, exchange: str, key: str) -> str:
         what = exchange if kind == "dynamic" else f"{exchange} {key}"
-        return f"{PREFIX}{WAYS[self._options.src_local]} {kind} {places} {what}"
+        return f"{PREFIX}{WAYS[self._options.src_local]} {kind} {end.name} {what}"
 
-    def _addresses(self, broker: str) -> Iterator[str]:
-        """As a shovel has them."""
-        for login, host, port in self._places(broker):
-            place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-            yield f"amqp{'s' * self._encrypted}://{login}{place}"
+    def _end(self, other: str) -> Other:
+        """In the same virtual host as the near one, if it names none.  Raises ValueError."""
+        return other_end(other, self._options.transport == "ssl", self._near.vhost)
 
-    def _places(self, broker: str) -> Iterator[tuple[str, str, int]]:
-        """Of `[user/password@]host[:port],...`: login of a URI, host and port.  Raises ValueError."""
-        credentials, _, hosts = broker.rpartition("@")
-        user, _, password = credentials.partition("/")
-        login = f"{quote(user, safe='')}:{quote(password, safe='')}@" if credentials else ""
-        for each in hosts.split(","):
-            host, port = host_port(each)
-            yield login, host, port or (TLS_PORT if self._encrypted else DEFAULT_PORT)
+    def _check_apart(self, kind: str, end: Other, exchange: str) -> None:
+        """Raises UsageError for a route that leads back into its exchange; as far as can be known by the addresses."""
+        if kind != "queue" and end.vhost == self._near.vhost and end.among([*self._near_places()]):
+            raise UsageError(f"{end.name} is source and destination: exchange {exchange!r:.80} would feed itself")
 
-    @property
-    def _encrypted(self) -> bool:
-        return bool(self._options.transport == "ssl")
+    def _near_places(self) -> Iterator[Place]:
+        """Where the members of the near cluster are, if the user may know."""
+        yield self._near.host, self._near.port
+        with suppress(RequestRefused, ValueError):
+            found = self._ask("ha.query")
+            for name in ("brokers_url", "public_url"):
+                yield from places_of(found[name], DEFAULT_PORT) if found.get(name) else ()
 
 
 def _routes(ask: Ask) -> list[dict[str, Any]]:
@@ -242,7 +234,7 @@ def run(options: Options) -> int:
         case ["dynamic", "del", destination, source, exchange] if not options.src_local:
             _at(destination, options, lambda tool: tool.delete("dynamic", source, exchange, ""))
         case ["route", "list", *rest] | ["list", *rest] if len(rest) <= 1 and rest != ["connections"]:
-            _at(_first(rest), options, lambda tool: tool.show(_place(_first(rest))))
+            _at(_first(rest), options, Tool.show)
         case ["route", "map", *rest] | ["map", *rest] if len(rest) <= 1:
             _map(_first(rest), options)
         case ["route", "flush", *rest] | ["flush", *rest] if len(rest) <= 1:
@@ -259,29 +251,38 @@ def _first(words: Sequence[str]) -> str:
     return words[0] if words else ""
 
 
-def _place(broker: str) -> str:
-    return broker.rpartition("@")[2] or f"127.0.0.1:{DEFAULT_PORT}"
+def _place(near: Target) -> str:
+    return named(near.address, near.vhost)
+
+
+def _near(broker: str, options: Options) -> tuple[Target, float]:
+    """With the time limit; without a name that of --broker, or of this machine.  Raises UsageError, ValueError."""
+    text, vhost = parted(broker or options.broker or "", options.vhost)
+    options.broker = text or None
+    config = config_of(options)
+    return target_of(options, config)._replace(vhost=vhost), timeout_of(options, config)
 
 
 def _at(broker: str, options: Options, work: Callable[[Tool], None]) -> None:
-    """Works at a broker; without a name at that of --broker, or of this machine."""
-    options.broker = broker or options.broker
-    config = config_of(options)
-    with ManagementSocket(target_of(options, config), Deadline(timeout_of(options, config))) as socket:
-        work(Tool(options, lambda method, **arguments: socket.request(method, arguments)))
+    target, seconds = _near(broker, options)
+    with ManagementSocket(target, Deadline(seconds)) as socket:
+        work(Tool(options, target, _asking(socket, target)))
+
+
+def _asking(socket: ManagementSocket, target: Target) -> Ask:
+    """About its virtual host."""
+    return lambda method, **arguments: socket.request(method, {"vhost": target.vhost, **arguments})
 
 
 def _map(broker: str, options: Options) -> None:
     """The routes of a broker, and of those that they lead to."""
-    options.broker = broker or options.broker
-    config = config_of(options)
-    seconds = timeout_of(options, config)
+    near, seconds = _near(broker, options)
 
     def routes_of(target: Target) -> list[Mapping[str, Any]]:
         with ManagementSocket(target, Deadline(seconds)) as socket:
-            return [*_routes(lambda method, **arguments: socket.request(method, arguments))]
+            return [*_routes(_asking(socket, target))]
 
-    found = mapped(_place(broker), target_of(options, config), lambda route: _parts(route)[2], routes_of)
+    found = mapped(_place(near), near, lambda route: _parts(route)[2], routes_of)
     rows = [_row(route, name) for name, route in found.routes]
     if options.json:
         print_json({"brokers": found.brokers, "routes": rows, "not_asked": found.left})

@@ -2,7 +2,7 @@
 
 At each broker it logs in as the route does that leads there.  The login of the command line is for the first one only:
 whoever may set a route names the others, and could name a host of his own.  A broker is known by its addresses; at most
-BROKERS are asked.
+BROKERS are asked.  Each is asked for the routes of the virtual host that the route leads to.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from qpidd_py.amqp.client_handshake import Login
 from qpidd_py.broker.parameters import addresses
 from qpidd_py.cli.client_socket import DEFAULT_PORT, TLS_PORT, BrokerError, Target
 from qpidd_py.cli.output import describe
+from qpidd_py.security.entries import HOST
 
 BROKERS: Final = 50
 Route = Mapping[str, Any]
@@ -37,12 +38,12 @@ class RouteMap:
 
 def mapped(name: str, first: Target, other_of: Callable[[Route], str], routes_of: RoutesOf) -> RouteMap:
     """`other_of`: the name of the broker at the other end of a route."""
-    found, seen = RouteMap(), set[tuple[str, int]]()
+    found, seen = RouteMap(), set[tuple[str, int, str]]()
     waiting: deque[tuple[str, Callable[[], list[Target]]]] = deque([(name, lambda: [first])])
     while waiting:
         name, targets_of = waiting.popleft()
         targets, trouble = _attempted(targets_of)
-        places = {(each.host, each.port) for each in targets}
+        places = {(each.host, each.port, each.vhost) for each in targets}
         if places & seen or name in found.brokers:
             continue
         if len(found.brokers) >= BROKERS:
@@ -82,4 +83,5 @@ def _others(route: Route, first: Target) -> Iterator[Target]:
         parts = urlsplit(address)
         tls = first.trust.context() if parts.scheme == "amqps" else None
         login = Login(unquote(parts.username), unquote(parts.password or "")) if parts.username else Login()
-        yield Target(parts.hostname or "", parts.port or (TLS_PORT if tls else DEFAULT_PORT), login, tls, first.trust)
+        port, vhost = parts.port or (TLS_PORT if tls else DEFAULT_PORT), unquote(parts.path[1:]) or HOST
+        yield Target(parts.hostname or "", port, login, tls, first.trust, vhost)

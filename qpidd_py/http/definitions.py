@@ -148,7 +148,7 @@ def orders(definitions: Mapping[str, Any], known: Collection[str] = (HOST,)) -> 
             yield Order("limit.set", {"user": each.get("name"), "limits": each["limits"]})
     for each in parameters:
         if each.get("component") != VHOST_LIMITS:
-            yield Order("parameter.set", _fields(each, "component", "name", "value"))
+            yield Order("parameter.set", _fields(each, "component", "name", "value") | {"early": True})
         elif each.get("value"):
             yield Order("limit.set", {"vhost": _host_of(each), "limits": each["value"]})
     for each in _items(definitions, "permissions"):

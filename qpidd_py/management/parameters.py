@@ -1,7 +1,8 @@
 """Requests about parameters (`broker/parameters.py`); changes are answered when they are safe.
 
 parameter.list    {}     [{component, vhost, name, value, uid}]
-parameter.set     {component, name, vhost="/", value}
+parameter.set     {component, name, vhost="/", value, early=false}     early: the exchanges of this cluster that it
+                  names, and their virtual hosts, may come later
 parameter.clear   {component, name, vhost="/", uid=the present one}     only while it is that one
 
 `qpid-shovel` says each second how its shovels do and gets those that should run, from a primary; a backup refuses it.
@@ -18,9 +19,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from qpidd_py.broker.broker import Broker
-from qpidd_py.broker.parameters import KINDS, PARAMETERS_MAX, SHOVEL, check_component
+from qpidd_py.broker.parameters import KINDS, PARAMETERS_MAX, SHOVEL, check_component, local_host
 from qpidd_py.broker.settings import Key
-from qpidd_py.management.request import Json, RequestError, text
+from qpidd_py.management.request import Json, RequestError, flag, text
 from qpidd_py.management.settings import Change, List, SettingRequests, named
 
 SILENCE: Final = 15.0
@@ -63,9 +64,22 @@ class ParameterRequests(SettingRequests):
         key, value = self._key(arguments), arguments.get("value")
         if not isinstance(value, dict):
             raise RequestError(f"value is {value!r:.60}, wanted an object")
+        self.check_primary()
+        if not flag(arguments, "early"):
+            self._check_ends(value)
         if self.settings.get(key) is None and sum(1 for _ in self.settings.of(key.kind)) >= PARAMETERS_MAX:
             raise RequestError(f"{PARAMETERS_MAX} of this component are there, no more are possible")
         return {}, self.put(key, value)
+
+    def _check_ends(self, value: Mapping[str, Any]) -> None:
+        """Of a shovel: what it names of this cluster has to be there.  Raises RequestError."""
+        for end in ("src", "dest"):
+            host, exchange = local_host(value.get(f"{end}-uri")), value.get(f"{end}-exchange")
+            vhost = None if host is None else self.broker.vhosts.get(host)
+            if host is not None and vhost is None:
+                raise RequestError(f"{end}-uri: no virtual host {host[:64]!r} in this cluster")
+            if vhost is not None and isinstance(exchange, str) and exchange and exchange not in vhost.exchanges:
+                raise RequestError(f"{end}-exchange: no exchange {exchange[:64]!r} in virtual host {host!r:.64}")
 
     def _clear(self, arguments: Json) -> tuple[Json, int]:
         key = self.present(self._key(arguments))

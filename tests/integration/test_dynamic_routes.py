@@ -187,12 +187,16 @@ def test_what_cannot_be_is_said(tmp_path: Path, stack: contextlib.ExitStack) -> 
     here.pull(there, "x")
     here.pull(there, "y")
     here.pull(there, "h")
-    here.pull(here, "amq.direct")
+    assert "exchange 'amq.direct' would feed itself" in here.pull(here, "amq.direct")
+    assert "dest-exchange: no exchange 'none' in virtual host '/'" in here.pull(there, "none")
+    value = {"src-uri": f"amqp://ha:ha-password@{here.brokers['a'].address}", "src-exchange": "amq.direct"}
+    value |= {"dest-uri": "amqp://", "dest-exchange": "amq.direct", "src-exchange-queue": "bridge_queue_x"}
+    here.members.ctl("set_parameter", "shovel", "self", json.dumps({**value, "src-follow-bindings": True}))
     reasons = {
         " x": "exchange 'x' is direct there, and topic here",
         " y": "no exchange 'y'",
         " h": "no route follows its bindings",
-        "amq.direct": "is the one here, too",
+        "self": "is the one here, too",
     }
 
     def said() -> bool:

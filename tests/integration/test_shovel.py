@@ -55,9 +55,9 @@ class Worker:
 
 
 @contextlib.contextmanager
-def up(folder: Path, names: str = "abc") -> Iterator[Users]:
+def up(folder: Path, names: str = "abc", *options: str) -> Iterator[Users]:
     folder.mkdir()
-    cluster = Users(folder, names=names)
+    cluster = Users(folder, *options, names=names)
     try:
         cluster.up()
         yield cluster
@@ -349,7 +349,10 @@ def test_a_shovel_that_cannot_run_says_why_and_disturbs_no_other(house: House) -
         "login": ({"dest_uri": "amqp://ha:wrong@127.0.0.1:PORT"}, "AuthenticationFailure"),
         "place": ({"dest_uri": "amqp://ha:secret@127.0.0.1:1"}, "refused"),
         "uri": ({"dest_uri": "amqp://ha:secret@h?colour=5"}, "unknown parameter 'colour'"),
-        "exchange": ({"dest_queue": None, "dest_exchange": "none"}, "no exchange 'none'"),
+        "exchange": (
+            {"dest_uri": "amqp://ha:ha-password@127.0.0.1:PORT", "dest_queue": None, "dest_exchange": "none"},
+            "no exchange 'none'",
+        ),
     }
     port = str(house.cluster.brokers["a"].port)
     others = {}
@@ -381,7 +384,8 @@ def test_what_the_destination_refuses_stays_at_the_source(house: House) -> None:
 
 
 def test_a_restart_ends_a_long_delay_and_loses_nothing(house: House) -> None:
-    house.set(dest_queue=None, dest_exchange="later", dest_exchange_key="k", reconnect_delay=3600)
+    far = f"amqp://ha:ha-password@{house.cluster.brokers['a'].address}"
+    house.set(dest_uri=far, dest_queue=None, dest_exchange="later", dest_exchange_key="k", reconnect_delay=3600)
     wait_for(lambda: "no exchange 'later'" in house.status["reason"], TIME, lambda: str(house.status))
     house.pika.exchange_declare("later", "direct", durable=True)
     house.pika.queue_declare(house.target, durable=True)

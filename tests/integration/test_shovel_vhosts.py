@@ -25,7 +25,7 @@ SHOP: dict[str, Any] = {"src-uri": "amqp:///shop", "src-queue": "a", "dest-uri":
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[tuple[Users, Worker]]:
     with contextlib.ExitStack() as stack:
-        cluster = stack.enter_context(up(tmp_path / "cluster", "a"))
+        cluster = stack.enter_context(up(tmp_path / "cluster", "a", "--federation-tag", "here"))
         for name in ("shop", "store"):
             cluster.ctl("add_vhost", name)
         yield cluster, stack.enter_context(Worker(cluster.brokers["a"], tmp_path))
@@ -89,10 +89,45 @@ def test_each_end_needs_the_rights_of_its_virtual_host(house: tuple[Users, Worke
     value = {**SHOP, "dest-uri": "amqp://", "dest-queue": "anywhere"}
     cluster.ctl(*words, json.dumps(value), login="anna/secret")
     assert "no virtual host" in cluster.ctl("set_parameter", "-p", "no", "shovel", "s", json.dumps(value), code=1)
+    for wrong, text in (
+        ({"dest-uri": "amqp:///no"}, "dest-uri: no virtual host 'no' in this cluster"),
+        ({"src-queue": None, "src-exchange": "none"}, "src-exchange: no exchange 'none' in virtual host 'shop'"),
+        ({"dest-queue": None, "dest-exchange": "none"}, "dest-exchange: no exchange 'none' in virtual host '/'"),
+    ):
+        asked = {name: each for name, each in {**value, **wrong}.items() if each is not None}
+        assert text in cluster.ctl("set_parameter", "-p", "shop", "shovel", "s", json.dumps(asked), code=1)
     dest = {"src-uri": "amqp://h", "src-exchange": "x", "src-exchange-queue": "q", "dest-uri": "amqp:///shop"}
     follow = {**dest, "dest-exchange": "x", "src-follow-bindings": True}
     cluster.ctl("set_permissions", "-p", "shop", "anna", "^a", "^x", "^a")
     assert "read access to dest-exchange 'x'" in cluster.ctl(*words, json.dumps(follow), login="anna/secret", code=1)
+
+
+def test_a_dynamic_route_between_two_virtual_hosts_of_one_broker(house: tuple[Users, Worker]) -> None:
+    cluster, worker = house
+    for host in ("shop", "store"):
+        inside(cluster, host).exchange_declare("x", "topic", durable=True)
+    target = inside(cluster, "store")
+    target.queue_declare("arrived", durable=True)
+    target.queue_bind("arrived", "x", "#")
+    here = f"{LOGIN}@{cluster.brokers['a'].address}"
+    assert tool(cluster, "qpid_route", "-p", "store", "dynamic", "add", here, f"{here}/shop", "x") == ""
+    running(cluster, worker, "store")
+    assert "would feed itself" in tool(cluster, "qpid_route", "-p", "shop", "dynamic", "add", here, here, "x")
+    source = inside(cluster, "shop")
+    source.confirm_delivery()
+
+    def sent() -> bool:
+        try:
+            source.basic_publish("x", "k", b"across", mandatory=True)
+        except pika.exceptions.UnroutableError:
+            return False
+        return True
+
+    wait_for(sent, TIME, lambda: worker.log)
+    assert wait_for(partial(got, target, "arrived"), TIME, "it comes")[1] == b"across"
+    assert "Operational" in tool(cluster, "qpid_route", "-p", "store", "link", "list")
+    assert tool(cluster, "qpid_route", "-p", "store", "flush") == ""
+    wait_for(lambda: not shovels(cluster), TIME, lambda: str(shovels(cluster)))
 
 
 def tool(cluster: Users, name: str, *words: str) -> str:

@@ -164,7 +164,7 @@ def test_definitions_go_out_and_come_in() -> None:
     assert made[0] == Order("user.put", {"user": "u", "hash": user["hash"], "tags": ["monitoring"]})
     assert made[1] == Order("limit.set", {"user": "u", "limits": {"max-channels": 1}})
     assert made[2] == Order("limit.set", {"vhost": "/", "limits": {"max-queues": 5}})
-    assert made.pop(3) == Order("parameter.set", shovel)
+    assert made.pop(3) == Order("parameter.set", {**shovel, "early": True}), "exchanges come later"
     assert made[3] == Order("permission.set", permission)
     assert made[4] == Order("policy.set", kept)
     assert [(each.arguments["what"], each.arguments.get("name")) for each in made[5:]] == [

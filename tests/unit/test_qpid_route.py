@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -22,14 +23,26 @@ URIS = ["amqp://anna:pa%3Ass@far1:5673", "amqp://anna:pa%3Ass@far2:5672"]
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[SocketBroker]:
     for name in ("QPID_CONFIG", "QPID_PORT", "QPID_INTERFACE"):
         monkeypatch.delenv(name, raising=False)
-    with SocketBroker() as found:
+    with served() as found:
+        yield found
+
+
+@contextmanager
+def served(*hosts: str, **options: Any) -> Iterator[SocketBroker]:
+    """With the exchanges `x` and `y`, and these virtual hosts with them."""
+    with SocketBroker(**options) as found:
+        for host in hosts:
+            found.broker.vhosts.add(host)
+        for vhost in found.broker.vhosts:
+            for name in "xy":
+                vhost.declare_exchange(name, "topic", True, False, False, {})
         yield found
 
 
 @pytest.fixture
 def route(server: SocketBroker, capsys: pytest.CaptureFixture[str]) -> Route:
     def run(*words: str) -> tuple[int, str]:
-        code = main([server.address if word == "HERE" else word for word in words])
+        code = main([word.replace("HERE", server.address) for word in words])
         return code, capsys.readouterr().out
 
     return run
@@ -88,7 +101,7 @@ def test_a_dynamic_route(route: Route, server: SocketBroker) -> None:
     assert (traced["dest-add-trace"], traced["src-exclude-traces"]) == ("tag", ["a", "b"])
     assert route("dynamic", "del", "HERE", "far1:5673,far2", "amq.topic") == (0, "") and len(values(server)) == 1
     assert "there is no route" in route("dynamic", "del", "HERE", FAR, "amq.topic")[1]
-    with SocketBroker() as far:
+    with served() as far:
         route("dynamic", "add", "HERE", f"guest/guest@{far.address}", "x")
         route("dynamic", "add", far.address, f"guest/guest@{server.address}", "x")
         text = route("route", "map", "HERE")[1]
@@ -102,7 +115,7 @@ def test_a_map_of_brokers_that_lead_to_each_other(route: Route, server: SocketBr
         *("Finding", "Linked", "Brokers:", f"{server.address}...", "Ok"),
         *(word for kind in ("Dynamic", "Static") for word in (kind, "Routes:", "none", "found")),
     ]
-    with SocketBroker() as far:
+    with served() as far:
         address = f"guest/guest@{far.address}"
         assert route("route", "add", "HERE", address, "amq.topic", "a.#") == (0, "")
         assert route("-s", "queue", "add", "[::1]:1", far.address, "x", "q")[0] == 0
@@ -166,6 +179,74 @@ def test_parameters_that_are_no_routes_of_this_tool(route: Route, server: Socket
     assert route("route", "flush", "HERE") == (0, "") and len(values(server)) == 7, "it deletes what it has made"
 
 
+def test_routes_of_a_virtual_host(route: Route) -> None:
+    with served("shop", "a/b") as near, served("shop", "a/b") as far:
+        login, words = f"guest/guest@{far.address}", (near.address, "x")
+        assert route("-p", "shop", "dynamic", "add", near.address, login, "x") == (0, "")
+        assert route("-p", "shop", "route", "add", near.address, f"{login}/a%2Fb", "x", "k") == (0, "")
+        assert route("queue", "add", f"{near.address}/a%2Fb", f"{login}//", "x", "q") == (0, "")
+        assert route("-p", "shop", "-s", "route", "add", near.address, far.address, "x", "k") == (0, "")
+        found = {(key.host, key.name): value for key, value in near.broker.settings.of("shovel")}
+        ends = {key: (value["src-uri"], value["dest-uri"]) for key, value in found.items()}
+        place, there = far.address, f"amqp://guest:guest@{far.address}"
+        assert ends == {
+            ("shop", f"{PREFIX}pull dynamic {place}/shop x"): ([f"{there}/shop"], "amqp:///shop"),
+            ("shop", f"{PREFIX}pull route {place}/a%2Fb x k"): ([f"{there}/a%2Fb"], "amqp:///shop"),
+            ("a/b", f"{PREFIX}pull queue {place} x q"): ([there], "amqp:///a%2Fb"),
+        }
+        assert [key.host for key, _ in far.broker.settings.of("shovel")] == ["shop"]
+        assert route("list", words[0])[1].strip() == "" and route("map", words[0])[1].count("none found") == 2
+        for name in (
+            ("-p", "shop", "list", words[0]),
+            ("list", f"{words[0]}/shop"),
+            ("-b", f"{words[0]}/shop", "list"),
+        ):
+            assert route(*name)[1].splitlines() == [
+                f"{words[0]}/shop {place}/shop x <dynamic>",
+                f"{words[0]}/shop {place}/a%2Fb x k",
+            ]
+        assert route("-p", "shop", "link", "list", words[0])[1].count(place) == 2
+        text = route("-p", "shop", "map", words[0])[1]
+        assert f"    {place}/shop... Ok\n    {place}/a%2Fb... " in text, "each virtual host is a broker of its own"
+        assert f"    {place}/shop => {words[0]}/shop\n" in text
+        assert f"    {words[0]}/shop(ex=x) <= {place}/a%2Fb(ex=x) key=k\n" in text
+        assert "there is no route" in route("dynamic", "del", words[0], place, "x")[1]
+        assert route("-p", "shop", "dynamic", "del", words[0], place, "x") == (0, "")
+        assert route("flush", words[0]) == (0, "") and len(values(near)) == 2, "of / only"
+        assert route("-p", "shop", "flush", words[0]) == (0, "") and len(values(near)) == 1
+        assert route("queue", "del", f"{words[0]}/a%2Fb", f"{place}//", "x", "q") == (0, "") and not values(near)
+        code, text = route("-p", "nowhere", "list", words[0])
+        assert code == 1 and "nowhere" in text and text.count("\n") == 1
+
+
+def test_a_route_to_itself(route: Route) -> None:
+    """As far as the addresses tell."""
+    with served("shop") as server:
+        port = server.port
+        for other in (server.address, f"LOCALHOST:{port}", f"far,anna:1,[::1]:{port}", f"u/p@127.0.0.1:{port}//"):
+            for kind, *key in (("route", "k"), ("dynamic",)):
+                code, text = route(kind, "add", server.address, other, "x", *key)
+                assert code == 1 and "is source and destination: exchange 'x' would feed itself" in text, other
+        assert values(server) == {} and server.broker.vhosts.get("shop")
+        assert route("queue", "add", server.address, server.address, "x", "q") == (0, "")
+        assert route("route", "add", server.address, f"{server.address}/shop", "x", "k") == (0, "")
+        assert route("route", "add", server.address, f"127.0.0.1:{port + 1}", "x", "k") == (0, "")
+
+
+def test_an_exchange_that_is_not_there(route: Route) -> None:
+    with served("shop") as server:
+        for words in (
+            ("route", "add", server.address, "far", "none", "k"),
+            ("dynamic", "add", server.address, "far", "none"),
+            ("queue", "add", server.address, "far", "none", "q"),
+        ):
+            code, text = route(*words)
+            assert code == 1 and "dest-exchange: no exchange 'none' in virtual host '/'" in text
+            assert "in virtual host 'shop'" in route("-p", "shop", *words)[1]
+        assert "src-exchange: no exchange 'none'" in route("-s", "route", "add", "far", server.address, "none", "k")[1]
+        assert values(server) == {}
+
+
 def test_names_control_no_terminal(route: Route, server: SocketBroker) -> None:
     hostile = "\x1b]0;x\x07\u202e"
     assert route("route", "add", "HERE", "far", "x", "k")[0] == 0
@@ -193,6 +274,9 @@ WRONG = [
     ((), "unexpected arguments"),
     (("route", "add", "HERE", "far:x", "x", "k"), "address 'far:x', wanted host[:port]"),
     (("route", "add", "HERE", "far,", "x", "k"), "address '', wanted host[:port]"),
+    (("route", "add", "HERE", "far/", "x", "k"), "virtual host '' of far/, wanted one name behind the last host"),
+    (("route", "add", "HERE", "far/a,far2/b", "x", "k"), "virtual host 'a,far2/b' of far/a,far2/b"),
+    (("list", "HERE/a/b"), "virtual host 'a/b' of 127.0.0.1"),
     (("route", "add", "HERE", "far", "x", "k" * 256), "octets, wanted 1 to 255"),
     (("route", "add", "HERE", "far", "", "k"), "dest-exchange: '', expected a name"),
     (("--credit", "0", "queue", "add", "HERE", "far", "x", "q"), "src-prefetch-count: 0, expected a whole number"),
