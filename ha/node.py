@@ -15,7 +15,7 @@ from ha.backup.advice import advise
 from ha.backup.backup import Backup
 from ha.model.content import Content
 from ha.model.difference import Origin
-from ha.model.environment import EXIT_TWIN, Json, Link, Reply, StateNotStored
+from ha.model.environment import EXIT_TWIN, ElsewherePrimary, Json, Link, Reply, StateNotStored
 from ha.model.local_member import LocalMember
 from ha.model.membership import Membership
 from ha.model.position import text
@@ -340,7 +340,8 @@ class Node:
             raise LinkError(f"{self.local.member} is being relocated already: {self.relocation}")
         target = choose(self.role, to)
         if isinstance(target, str):
-            raise LinkError(f"cannot relocate: {target}")
+            failed = LinkError if isinstance(self.role, Primary) else ElsewherePrimary
+            raise failed(f"cannot relocate: {target}")
         assert isinstance(self.role, Primary)
         self.relocation = Relocation(self.role, self, target, reply)
         self.relocation.start()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from ha.backup.backup import Backup
-from ha.model.environment import Json, Reply
+from ha.model.environment import ElsewherePrimary, Json, Reply
 from ha.model.hearing import ages
 from ha.model.membership import InSync, Member
 from ha.model.protocol import need_epoch, need_text
@@ -20,7 +20,7 @@ from ha.primary.brokers import Brokers
 from ha.primary.primary import Primary
 from ha.promotion.claims import ClaimRequest
 from ha.promotion.promoter import Wish
-from qpidd_py.errors import LinkError
+from qpidd_py.errors import LinkError, ReplyCode
 
 Handler = Callable[[Json, str], Json]
 """(arguments, user) -> result"""
@@ -69,6 +69,8 @@ class RequestTable:
                 self._later[method](arguments, user, reply)
             else:
                 reply({"ok": True, "result": self._now[method](arguments, user)})
+        except ElsewherePrimary as error:
+            reply({"ok": False, "error": str(error), "code": ReplyCode.CONNECTION_FORCED})
         except LinkError as error:
             reply({"ok": False, "error": str(error)})
         return True

@@ -37,6 +37,10 @@ Reply = Callable[[Json], None]
 """Gets the result of a management request, once: {"ok": true, "result": ...} or {"ok": false, "error": text}."""
 
 
+class ElsewherePrimary(LinkError):
+    """Only a primary can do what was asked for."""
+
+
 class StateNotStored(LinkError):
     """The disk does not take our vote or in-sync set.  The link, request or attempt that needed it fails; the process
     goes on, since what it holds in memory may be the only copy."""

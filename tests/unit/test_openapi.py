@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from ha.model.status import State
-from qpidd_py.http.event_query import HISTORY_MAX, LIMIT_MAX, PARAMETERS, SINCE_MAX
+from qpidd_py.broker.events import NAMES
+from qpidd_py.http.event_query import HISTORY_MAX, LIMIT_MAX, PARAMETERS, SINCE_MAX, TYPES_MAX
 from qpidd_py.http.events import PATH
 from qpidd_py.http.routes import ROUTES
 from qpidd_py.management.events import LIMIT, WAIT_MAX
@@ -28,6 +29,8 @@ def test_the_limits_are_those_of_the_code() -> None:
         name: (found.get("minimum"), found.get("maximum"), found.get("default")) for name, found in schemas.items()
     }
     assert ranges["since"] == (0, SINCE_MAX, None) and ranges["limit"] == (1, LIMIT_MAX, LIMIT)
+    one = "|".join((*NAMES, r"ha\.[^,]*", r"\*"))
+    assert schemas["type"]["pattern"] == f"^({one})(,({one})){{0,{TYPES_MAX - 1}}}$"
     assert ranges["wait"] == (0, WAIT_MAX, 0) and schemas["history"]["maxLength"] == HISTORY_MAX
 
 

@@ -11,6 +11,7 @@ from ha.backup.backup import Backup
 from ha.model.environment import Json
 from ha.model.status import State
 from ha.primary.relocation import ANSWER_LIMIT, PAUSE_LIMIT, RelocationStep
+from qpidd_py.errors import ReplyCode
 from tests.unit.ha.test_ha_cluster import bodies, filled
 from tests.unit.ha.world import Host, Publisher, World
 
@@ -330,6 +331,12 @@ def test_unknown_members_are_refused_with_the_known_ones(world: World) -> None:
 def test_the_primary_itself_is_refused_in_words(world: World, of: str) -> None:
     (reply,) = ask(world["a"], getattr(world["a"].node.local.member, of))
     assert reply["error"] == "cannot relocate: a is primary already"
+
+
+def test_a_backup_says_by_its_code_that_another_one_has_to_be_asked(world: World) -> None:
+    (reply,) = ask(world["b"])
+    assert reply["error"].startswith("cannot relocate: b is not primary (ready)")
+    assert reply["code"] == ReplyCode.CONNECTION_FORCED and "code" not in ask(world["a"], "nobody")[0]
 
 
 def test_a_backup_that_is_away_is_refused(world: World) -> None:
