@@ -4,12 +4,14 @@ import json
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from ha.model.status import State
+from ha.shell.standalone import Standalone
 from qpidd_py.broker.settings import Key
 from qpidd_py.cli import metric_views
 from qpidd_py.cli.qpid_metrics import Scrape, main, make_parser
@@ -251,3 +253,16 @@ def test_each_alert_has_a_case():
     cases = yaml.safe_load(ALERTS.read_text())["tests"]
     raised = {test["alertname"] for case in cases for test in case["alert_rule_test"] if test.get("exp_alerts")}
     assert raised == alerts
+
+
+def test_a_broker_outside_of_a_cluster_has_a_state_and_no_more() -> None:
+    hooks = Standalone("lone", "id")
+    (reply,) = asked(hooks, "ha.query")
+    (state,) = metric_views.of_cluster(reply["result"])
+    assert {sample.labels["state"]: sample.value for sample in state.samples if sample.value} == {"standalone": 1}
+
+
+def asked(hooks: Standalone, method: str) -> list[Any]:
+    found: list[Any] = []
+    assert hooks.request(method, {}, found.append, "guest")
+    return found
