@@ -13,7 +13,7 @@ class Standalone(RequestTable):
 
     def __init__(self, name: str, id: str, steerer: str = "", replicate: LaterHandler | None = None) -> None:
         """Without `replicate` (the replication of single queues) its method is refused."""
-        status: Json = {"state": State.STANDALONE.value, "name": name, "id": id, "epoch": 0}
+        status: Json = {"state": State.STANDALONE.value, "name": name, "id": id, "epoch": 0, "score": None}
         query: Json = {"status": State.STANDALONE.value, "name": name, "broker_id": id}
         query.update(brokers_url="", public_url="", replicate="none", members=[], primary="")
         now: dict[str, Handler] = {

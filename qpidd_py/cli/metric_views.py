@@ -132,7 +132,7 @@ def of_cluster(query: Json) -> Iterator[Metric]:
     for name in STATES:
         state.add_metric([name], int(name == query["status"]))
     yield state
-    if "epoch" not in query:  # outside of a cluster, or while it reads its journal
+    if "epoch" not in query:  # outside of a cluster
         return
     yield GaugeMetricFamily("qpidd_ha_epoch", "Grows by one or more with each promotion", query["epoch"])
     stalled = query["stalled"]

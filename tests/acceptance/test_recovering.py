@@ -14,6 +14,7 @@ import pytest
 
 from ha.qpid_ha.main import main as qpid_ha
 from qpidd_py.cli.client_socket import RequestRefused
+from qpidd_py.cli.qpid_metrics import main as qpid_metrics
 from qpidd_py.doorman import RECOVERING_JOURNAL
 from tests.acceptance.cluster import Cluster, Member, first_promotable
 from tests.acceptance.test_disk_faults import OnFaultyDisk, faulty, library
@@ -75,6 +76,8 @@ def test_a_backup_says_that_it_reads_and_takes_part_in_nothing(
     assert qpid_ha(["query", "-v", "-b", backup.address]) == 0
     assert qpid_ha(["status", "--all", "-v", "-b", backup.address]) == 0
     assert "segments" in capsys.readouterr().out
+    assert qpid_metrics(["--once", "-b", backup.address]) == 0
+    assert "qpidd_up 0.0" in capsys.readouterr().out
     again = subprocess.run(backup.command(), capture_output=True, text=True, timeout=60, check=False)
     assert (again.returncode, "is locked by the running process" in again.stderr) == (1, True), again
     for method in ("ha.promote", "ha.demote", "ha.relocate", "ha.backup"):

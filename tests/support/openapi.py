@@ -45,6 +45,9 @@ def check(value: Any, schema: dict[str, Any], place: str) -> None:
     if value is None:
         assert schema.get("nullable"), f"{place} is null"
         return
+    if "oneOf" in schema:
+        _check_one(value, schema["oneOf"], place)
+        return
     kind = schema["type"]
     assert isinstance(value, TYPES[kind]) and isinstance(value, bool) == (kind == "boolean"), f"{place}: {value!r}"
     assert value in schema.get("enum", [value]), f"{place}: {value!r}, wanted one of {schema['enum']}"
@@ -53,6 +56,17 @@ def check(value: Any, schema: dict[str, Any], place: str) -> None:
             check(each, schema["items"], f"{place}[{number}]")
     if kind == "object":
         _check_object(value, schema, place)
+
+
+def _check_one(value: Any, schemas: list[dict[str, Any]], place: str) -> None:
+    """As exactly one of them says."""
+    errors = []
+    for each in schemas:
+        try:
+            check(value, each, place)
+        except AssertionError as error:
+            errors.append(str(error))
+    assert len(errors) == len(schemas) - 1, f"{place} is as {len(schemas) - len(errors)} of its kinds: {errors}"
 
 
 def _check_object(value: dict[str, Any], schema: dict[str, Any], place: str) -> None:

@@ -6,13 +6,17 @@ from typing import Any
 
 import pytest
 
-from ha.model.status import State
+from ha.model.status import RECOVERING_JOURNAL, State
+from ha.requests import RequestTable
+from ha.shell.recovering import Recovering
+from ha.shell.standalone import Standalone
 from qpidd_py.broker.events import NAMES
 from qpidd_py.http.event_query import HISTORY_MAX, LIMIT_MAX, PARAMETERS, SINCE_MAX, TYPES_MAX
 from qpidd_py.http.events import PATH
 from qpidd_py.http.routes import ROUTES
 from qpidd_py.management.events import LIMIT, WAIT_MAX
-from tests.support.openapi import check, description, resolved
+from qpidd_py.store.progress import Progress
+from tests.support.openapi import check, check_answer, description, resolved
 
 EVENTS = description()["paths"][PATH]["get"]
 
@@ -36,8 +40,25 @@ def test_the_limits_are_those_of_the_code() -> None:
 
 def test_states_are_those_of_the_code() -> None:
     schemas = description()["components"]["schemas"]
-    for found in (schemas["Status"]["properties"]["state"], schemas["Query"]["properties"]["status"]):
-        assert found["enum"] == [state.value for state in State]
+    for kind, name in (("Status", "state"), ("Query", "status")):
+        found = [schemas[who + kind]["properties"][name]["enum"] for who in ("Other", "Member")]
+        assert found == [
+            [State.STANDALONE.value, RECOVERING_JOURNAL],
+            [state.value for state in State if state is not State.STANDALONE],
+        ]
+
+
+@pytest.mark.parametrize("what", ["status", "query"])
+@pytest.mark.parametrize(
+    "table", [Standalone("n", "id"), Recovering("n", lambda: Progress().step, "")], ids=["standalone", "reading"]
+)
+def test_who_is_no_member_answers_as_described(table: RequestTable, what: str) -> None:
+    told: list[Any] = []
+    assert table.request(f"ha.{what}", {}, told.append, "guest")
+    check_answer(f"/api/ha/{what}", "GET", 200, told[0]["result"])
+    short = {name: value for name, value in told[0]["result"].items() if name != "name"}
+    with pytest.raises(AssertionError, match="is as 0 of its kinds: .*'name'} are missing"):
+        check_answer(f"/api/ha/{what}", "GET", 200, short)
 
 
 def references(found: Any) -> Any:
