@@ -57,7 +57,7 @@ def test_who_is_no_member_answers_as_described(table: RequestTable, what: str) -
     assert table.request(f"ha.{what}", {}, told.append, "guest")
     check_answer(f"/api/ha/{what}", "GET", 200, told[0]["result"])
     short = {name: value for name, value in told[0]["result"].items() if name != "name"}
-    with pytest.raises(AssertionError, match="is as 0 of its kinds: .*'name'} are missing"):
+    with pytest.raises(AssertionError, match=r"is as 0 of its kinds: .*'name'} are missing"):
         check_answer(f"/api/ha/{what}", "GET", 200, short)
 
 
