@@ -212,8 +212,9 @@ cdef class Channel:
         """Gives the delivery its slot; one without acknowledgement keeps it until its octets have left the socket."""
         cdef Connection connection = self.connection
         cdef Unacked* u
+        cdef Entry* e = ring_at(&queue.main, index)
         connection.engine.delivered += 1
-        connection.engine.pump_left -= ring_at(&queue.main, index).size + DELIVERY
+        connection.engine.pump_left -= e.size + DELIVERY
         if connection.engine.slice.spent(1):
             connection.engine.pump_left = 0
         connection.engine.note_delivered(queue)
@@ -222,11 +223,11 @@ cdef class Channel:
         self.unacked_tail += 1
         Py_INCREF(queue)
         u.queue = <void*>queue
-        u.id = ring_at(&queue.main, index).id
+        u.id = e.id
         u.index = index
         u.since = connection.engine.clock
-        if ring_at(&queue.main, index).flags & ENTRY_RETURNED:
-            handed_out(connection.engine, queue, ring_at(&queue.main, index), index)
+        if e.flags & ENTRY_RETURNED:
+            handed_out(connection.engine, queue, e, index)
         if no_ack:
             u.pending = AUTO
             u.end = connection.sent + (connection.output_end - connection.output_start)

@@ -58,7 +58,8 @@ cdef inline bint ring_full(Ring* r) noexcept nogil:
     return r.tail - r.head > r.mask or r.blocks == NULL
 
 cdef inline Entry* ring_at(Ring* r, uint64_t index) noexcept nogil:
-    return &r.blocks[(index & r.mask) >> SHIFT][index & r.mask & (BLOCK - 1)]
+    index &= r.mask
+    return &r.blocks[index >> SHIFT][index & (BLOCK - 1)]
 
 cdef inline void ring_trim(Ring* r) noexcept:
     """What is gone at the front leaves the ring."""
