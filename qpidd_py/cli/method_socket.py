@@ -24,3 +24,10 @@ class MethodSocket(ClientSocket):
             raise RequestRefused(f"{event.reply_code} {event.reply_text}")
         found: Frame = event.command
         return found
+
+
+def with_fields(command: Frame, **fields: Any) -> Frame:
+    """Set without pamqp's constructors, which refuse names that brokers allow."""
+    for name, value in fields.items():
+        setattr(command, name, value)
+    return command

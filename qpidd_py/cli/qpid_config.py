@@ -16,7 +16,7 @@ from pamqp.base import Frame
 from qpidd_py.amqp.management_client import ADMIN_PROPERTIES
 from qpidd_py.cli import config_listing as listing
 from qpidd_py.cli.client_socket import Deadline, ManagementSocket, RequestRefused, Target
-from qpidd_py.cli.method_socket import MethodSocket
+from qpidd_py.cli.method_socket import MethodSocket, with_fields
 from qpidd_py.cli.output import print_json, print_lines, run_tool
 from qpidd_py.cli.target import (
     DEFAULT_VHOST,
@@ -39,6 +39,7 @@ USAGE = """\
 qpid-config [OPTIONS]                                    overview
 qpid-config [OPTIONS] exchanges [SUBSTRING] [-r]
 qpid-config [OPTIONS] queues [SUBSTRING] [-r] [--rates]
+qpid-config [OPTIONS] list exchange|queue [SUBSTRING]    the same
 qpid-config [OPTIONS] add exchange TYPE NAME [ADD-OPTIONS] [--sequence] [--ive]
 qpid-config [OPTIONS] add queue NAME [ADD-OPTIONS] [QUEUE-OPTIONS]
 qpid-config [OPTIONS] del exchange NAME
@@ -114,6 +115,8 @@ class Tool:
                 return self._overview()
             case ["exchanges" | "queues" as what, *rest] if len(rest) <= 1:
                 return self._list(what, rest[0] if rest else "")
+            case ["list", "exchange" | "queue" as what, *rest] if len(rest) <= 1:
+                return self._list(f"{what}s", rest[0] if rest else "")
             case ["add", "exchange", kind, name]:
                 return self._add_exchange(kind, name)
             case ["add", "queue", name]:
@@ -261,13 +264,6 @@ class Tool:
         method = commands.Queue.Bind() if what == "bind" else commands.Queue.Unbind()
         arguments = header_arguments(rest)
         return self._call(with_fields(method, exchange=exchange, queue=queue, routing_key=key, arguments=arguments))
-
-
-def with_fields(command: Frame, **fields: Any) -> Frame:
-    """Set without pamqp's constructors, which refuse names that brokers allow."""
-    for name, value in fields.items():
-        setattr(command, name, value)
-    return command
 
 
 def exchange_arguments(options: Options) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from qpidd_py.cli.asking import Ask
 from qpidd_py.cli.client_socket import Deadline, ManagementSocket, RequestRefused, Target
 from qpidd_py.cli.ctl_views import LISTS
 from qpidd_py.cli.output import plain, print_json, run_tool
@@ -21,6 +22,7 @@ from qpidd_py.cli.target import (
     add_login_options,
     add_vhost_option,
     config_of,
+    shorter,
     target_of,
     timeout_of,
 )
@@ -28,8 +30,6 @@ from qpidd_py.security.scram import scram_entry
 from qpidd_py.security.users import hash_password
 
 PROGRAM: Final = "qpidctl"
-Ask = Callable[..., Any]
-"""(method, **arguments) -> the result; raises RequestRefused."""
 
 
 class Verb(NamedTuple):
@@ -197,6 +197,31 @@ def _close(options: Options, ask: Ask) -> Any:
     ask("session.close", number=int(options.number), reason=options.reason or "closed by an administrator")
 
 
+def _export(options: Options, ask: Ask) -> None:
+    from qpidd_py.cli.ctl_definitions import export_definitions
+
+    export_definitions(options.file, ask)
+
+
+def _import(options: Options, ask: Ask) -> None:
+    from qpidd_py.cli.ctl_definitions import import_definitions
+
+    import_definitions(options.file, ask)
+
+
+def _alarms(options: Options, ask: Ask) -> Any:
+    return ask("broker.info")["alarms"]
+
+
+def _no_sync(options: Options, ask: Ask) -> None:
+    """rabbitmqctl's verbs of mirrors; a cluster has nothing that they could do."""
+    raise UsageError(NO_SYNC)
+
+
+NO_SYNC: Final = (
+    "a backup gets all that it lacks by itself when it joins, all queues together, while clients go on: there is"
+    " nothing to begin or cancel; `qpid-ha status --all -v` shows how far it is"
+)
 _PATTERNS = ("user", "vhost", "configure", "write", "read")
 _TOPIC = ("user", "vhost", "exchange", "write", "read")
 VERBS: Final[Mapping[str, Verb]] = {
@@ -268,6 +293,11 @@ VERBS: Final[Mapping[str, Verb]] = {
         ("queue",), "delete a queue with its messages", _request("queue.delete", "queue", "vhost"), host=True
     ),
     "close_connection": Verb(("number", "reason?"), "end a client's connection", _close),
+    "export_definitions": Verb(("file",), "users, policies, queues, ... to a file of JSON, or to -", _export),
+    "import_definitions": Verb(("file",), "makes what such a file, or one of RabbitMQ, has", _import),
+    "sync_queue": Verb(("queue",), "refused: a backup gets all by itself", _no_sync, host=True),
+    "cancel_sync_queue": Verb(("queue",), "refused: a backup gets all by itself", _no_sync, host=True),
+    "alarms": Verb((), "what the broker's administrator has to know, if anything", _alarms),
     "status": Verb((), "version, role and counters of the broker", _request("broker.info")),
 }
 
@@ -275,7 +305,7 @@ VERBS: Final[Mapping[str, Verb]] = {
 def run(options: Options, target: Target, deadline: Deadline) -> int:
     """Raises all errors; `main` prints them as one line."""
     with ManagementSocket(target, deadline) as broker:
-        result = VERBS[options.verb].run(options, lambda method, **arguments: broker.request(method, arguments))
+        result = VERBS[options.verb].run(options, Ask(broker, target, deadline))
     if options.json:
         print_json({} if result is None else result)
     elif isinstance(result, list):
@@ -294,7 +324,10 @@ def _main(words: Sequence[str]) -> int:
     if not words or ({"-h", "--help"} & set(words) and not set(words) & set(VERBS)):
         print(parser.format_help().rstrip())
         return 0
-    options = parser.parse_args(words)
+    try:
+        options = parser.parse_args(words)
+    except UsageError as error:
+        raise shorter(error, VERBS) from None
     if options.verb is None:
         raise UsageError("no verb; see --help")
     config = config_of(options)

@@ -164,7 +164,8 @@ VIEWS: Final[Mapping[str, View]] = {
 
 def general(info: Json) -> list[tuple[str, str]]:
     """Name and value of what the broker says of itself."""
-    role = "stand-alone" if not info["ha"] else "backup" if info["backup"] else "primary"
+    alone = not info["ha"] or not info.get("clustered", True)
+    role = "stand-alone" if alone else "backup" if info["backup"] else "primary"
     lines = [
         ("name", str(info["name"])),
         ("version", f"{info['product']} {info['version']}"),

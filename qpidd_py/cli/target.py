@@ -2,7 +2,8 @@
 
 import argparse
 import os
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from qpidd_py.amqp.client_handshake import Login
@@ -28,6 +29,17 @@ class UsageError(Exception):
 class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)
+
+
+def shorter(error: UsageError, verbs: Iterable[str]) -> UsageError:
+    """Without the names of all verbs, where one is unknown."""
+    from difflib import get_close_matches
+
+    found = re.search(r"argument VERB: invalid choice: (.*?) \(choose from", str(error), re.DOTALL)
+    if found is None:
+        return error
+    close = " or ".join(get_close_matches(found[1].strip("'"), verbs))
+    return UsageError(f"no verb {found[1]:.80}; " + (f"is it {close}?" if close else "see --help"))
 
 
 def parsed(parser: Parser, words: Sequence[str]) -> Options | None:

@@ -13,9 +13,9 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import UnsupportedAMQPFieldException
 
 from qpidd_py.amqp.codec import SPECIFIED
-from qpidd_py.http import definitions, views
+from qpidd_py.cli import definitions
+from qpidd_py.http import views
 from qpidd_py.http.door import Door, bad_request, not_found
-from qpidd_py.security.entries import HOST
 
 Json = dict[str, Any]
 GET_MAX: Final = 1000
@@ -24,12 +24,10 @@ GET_MAX: Final = 1000
 
 def wanted(body: Mapping[str, Any], name: str, kind: type, default: Any = None) -> Any:
     """A field of the body; raises Problem for a value of another type, or one that lacks."""
-    found = body.get(name, default)
-    if kind is bool and found in ("true", "false"):  # as rabbitmqadmin sends it
-        return found == "true"
-    if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
-        raise bad_request(f"{name} {found!r:.60}, wanted {kind.__name__}")
-    return found
+    try:
+        return definitions.field(body, name, kind, default)
+    except definitions.DefinitionError as error:
+        raise bad_request(str(error)) from None
 
 
 def declare_queue(channel: BlockingChannel, body: Mapping[str, Any], name: str) -> None:
@@ -168,18 +166,13 @@ def binding_of(door: Door, vhost: str, source: str, kind: str, destination: str,
 def import_definitions(door: Door, content: Mapping[str, Any]) -> None:
     """All or, where something cannot be had, nothing; what is refused on the way stops it there."""
     try:
-        named = definitions.named_hosts(content)
-        known = {item["name"] for item in door.ask("vhost.list")} if named - {HOST} else {HOST}
-        orders = list(definitions.orders(content, known))
+        plan = definitions.plan(content, lambda: [item["name"] for item in door.ask("vhost.list")])
     except definitions.DefinitionError as error:
         raise bad_request(str(error)) from None
-    requests = [(order.method, order.arguments) for order in orders if order.method]
-    made = [order.arguments for order in orders if not order.method]
-    if requests:
-        door.ask_all(requests)
-    for vhost in dict.fromkeys(item["vhost"] for item in made):
-        mine = [item for item in made if item["vhost"] == vhost]
-        door.on_channel(partial(_make_all, items=mine), vhost)
+    if plan.requests:
+        door.ask_all([(order.method, order.arguments) for order in plan.requests])
+    for vhost, items in plan.declared.items():
+        door.on_channel(partial(_make_all, items=items), vhost)
 
 
 def _make_all(channel: BlockingChannel, items: list[Json]) -> None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from qpidd_py.http import actions, definitions, views
+from qpidd_py.cli import definitions
+from qpidd_py.http import actions, views
 from qpidd_py.http.call import Call, Handler, Json, one
 from qpidd_py.http.door import Problem, bad_request, not_found
 from qpidd_py.http.paging import numbers, page_of, part
@@ -253,19 +254,7 @@ def _put_vhost(call: Call) -> None:
 
 
 def _definitions(call: Call) -> Json:
-    names = (
-        "vhost.list",
-        "user.export",
-        "permission.list",
-        "topic.list",
-        "policy.list",
-        "limit.list",
-        "parameter.list",
-        "queue.list",
-        "exchange.list",
-        "binding.list",
-    )
-    return definitions.exported(*call.door.ask_all([(name, call.host) for name in names]))
+    return definitions.exported(*call.door.ask_all([(name, call.host) for name in definitions.LISTED]))
 
 
 def _import(call: Call) -> None:

@@ -22,8 +22,8 @@ from aiohttp import web
 
 from qpidd_py.amqp.client_handshake import Login
 from qpidd_py.cli.client_socket import Target
+from qpidd_py.cli.definitions import DefinitionError
 from qpidd_py.http.call import Call, Handler
-from qpidd_py.http.definitions import DefinitionError
 from qpidd_py.http.door import Door, Problem, WrongLogin, bad_request
 from qpidd_py.http.events import PATH as EVENTS
 from qpidd_py.http.events import Readers

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from qpidd_py.broker.parameters import SHOVEL, check_component
-from qpidd_py.http import definitions, views
+from qpidd_py.cli import definitions
+from qpidd_py.http import views
 from qpidd_py.http.actions import wanted
 from qpidd_py.http.call import Call, Handler, Json, one
 from qpidd_py.http.door import bad_request
@@ -67,7 +68,7 @@ _POLICY: Final = ("pattern", "apply-to", "priority", "definition")
 
 
 def _policies_of(operator: bool) -> Handler:
-    return lambda call: part([views.policy(item) for item in _listed(call, operator)], call.query)
+    return lambda call: part([definitions.policy(item) for item in _listed(call, operator)], call.query)
 
 
 def _listed(call: Call, operator: bool) -> list[Json]:
@@ -75,7 +76,7 @@ def _listed(call: Call, operator: bool) -> list[Json]:
 
 
 def _policy(operator: bool) -> Handler:
-    return lambda call: views.policy(one(_listed(call, operator), name=call["name"]))
+    return lambda call: definitions.policy(one(_listed(call, operator), name=call["name"]))
 
 
 def _put_policy(operator: bool) -> Handler:
@@ -152,7 +153,7 @@ def _parameters(call: Call) -> Any:
     if component is not None:
         _check_component(component)
     found = (item for item in call.door.ask("parameter.list", **call.host) if component in (None, item["component"]))
-    return part([views.parameter(item) for item in found], call.query)
+    return part([definitions.parameter(item) for item in found], call.query)
 
 
 def _check_component(name: str) -> None:
@@ -163,7 +164,7 @@ def _check_component(name: str) -> None:
 
 
 def _parameter(call: Call) -> Json:
-    return views.parameter(
+    return definitions.parameter(
         one(call.door.ask("parameter.list", **call.host), component=call["component"], name=call["name"])
     )
 

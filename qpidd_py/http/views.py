@@ -10,10 +10,9 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from qpidd_py.broker.exchange import EXCHANGE_TYPES
+from qpidd_py.cli.definitions import API
 
 Json = dict[str, Any]
-API: Final = "3.10.0"
-"""The version of the API that is spoken."""
 SORTS: Final = {
     "name": "name",
     "messages": "messages",
@@ -26,8 +25,6 @@ SORTS: Final = {
     "message_stats.deliver_get": "dequeued",
 }
 """By which a broker itself puts queues into order: names of the API, and ours."""
-DEFAULT_ARGUMENTS: Final = frozenset(("qpid.replicate",))
-"""Every object has these; they say what a cluster does with it."""
 
 
 def queue(item: Mapping[str, Any], node: str) -> Json:
@@ -194,16 +191,8 @@ def vhost(item: Mapping[str, Any]) -> Json:
     return {"name": item["name"], "messages": item["messages"], "limits": item["limits"]}
 
 
-def policy(item: Mapping[str, Any]) -> Json:
-    return {name: item[name] for name in ("vhost", "name", "pattern", "apply-to", "definition", "priority")}
-
-
 def user(item: Mapping[str, Any]) -> Json:
     return {"name": item["name"], "tags": item["tags"], "cluster": item["cluster"], "limits": item["limits"]}
-
-
-def parameter(item: Mapping[str, Any]) -> Json:
-    return {name: item[name] for name in ("value", "vhost", "component", "name")}
 
 
 def shovel(item: Mapping[str, Any], node: str) -> Json:

@@ -11,7 +11,7 @@ import pytest
 
 from qpidd_py.amqp.codec import SPECIFIED
 from qpidd_py.broker.parameters import PROPERTIES
-from qpidd_py.http.definitions import DefinitionError, Order, _user, exported, orders, stored_hash
+from qpidd_py.cli.definitions import DefinitionError, Order, _user, exported, orders, stored_hash
 from qpidd_py.http.paging import QueryError, part
 from qpidd_py.http.views import properties_key
 from qpidd_py.security.scram import scram_entry

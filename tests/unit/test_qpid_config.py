@@ -253,6 +253,8 @@ def test_queues(config):
         "                                               --max-queue-count=7",
         "                                               --limit-policy=reject",
     ]
+    assert config("list", "queue", "ill") == config("queues", "ill")
+    assert config("list", "exchange") == config("exchanges")
     assert config("queues", "ill")[1].splitlines()[2:] == ["bills              0        0  0.0          0"]
     assert config("queues", "nothing") == (1, "Failed: RequestRefused: no queue has 'nothing' in its name\n")
     assert config("queues", "--json", "nothing")[0] == 1

@@ -61,6 +61,12 @@ def test_the_broker_itself_comes_without_words(stat):
     assert json.loads(stat("--json")[1])["queues"] == 0
 
 
+def test_a_broker_with_the_ha_module_outside_of_a_cluster_is_no_primary(stat):
+    info = json.loads(stat("--json")[1])
+    assert dict(general(info | {"ha": True}))["role"] == "stand-alone"
+    assert dict(general(info | {"ha": True, "clustered": True}))["role"] == "primary"
+
+
 def test_alarms_and_blocked_publishers_are_shown(server, stat):
     server.broker.limit("disk", "disk: 3 octets are free")
     text = stat("-g")[1]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -92,7 +94,12 @@ WRONG = [
     (("close_connection", "999"), "no client has connection 999"),
     (("purge_queue", "q"), "no queue 'q'"),
     (("delete_queue", "q"), "no queue 'q'"),
-    (("frobnicate",), "invalid choice: 'frobnicate'"),
+    (("frobnicate",), "no verb 'frobnicate'; see --help"),
+    (("export_definition",), "no verb 'export_definition'; is it export_definitions"),
+    (("sync_queue", "q"), "a backup gets all that it lacks by itself"),
+    (("cancel_sync_queue", "q"), "there is nothing to begin or cancel"),
+    (("export_definitions", "/none/f"), "No such file"),
+    (("import_definitions", "/none/f"), "No such file"),
     ((), "no verb; see --help"),
     (("status", "now"), "unrecognized arguments: now"),
 ]
@@ -116,6 +123,75 @@ def test_lists_of_what_the_broker_has(ctl: Ctl, server: SocketBroker) -> None:
     number, user, *_ = ctl("-q", "list_connections")[1].split("\t")
     assert number.isdecimal() and user == "guest"
     assert "version\t1\n" in ctl("status")[1]
+
+
+def test_definitions_go_to_a_file_and_come_back(ctl: Ctl, server: SocketBroker, tmp_path: Path) -> None:
+    vhost, file = server.broker.vhost, tmp_path / "defs.json"
+    queue, _ = vhost.declare_queue(None, "orders", True, False, False, {"x-max-length": 5})
+    vhost.bindings.bind("amq.topic", queue, b"a.#", {})
+    ctl("add_user", "anna", "x")
+    ctl("set_permissions", "anna", ".*", "", "")
+    ctl("set_policy", "p", "^o", '{"max-length": 3}')
+    assert ctl("export_definitions", str(file)) == (0, "")
+    assert file.stat().st_mode & 0o777 == 0o600, "it has hashes of passwords"
+    kept = json.loads(file.read_text())
+    assert json.loads(ctl("export_definitions", "-")[1]) == kept
+    with SocketBroker() as other:
+        assert main(["-b", other.address, "import_definitions", str(file)]) == 0
+        assert main(["-b", other.address, "import_definitions", str(file)]) == 0, "once more changes nothing"
+        assert main(["-b", other.address, "export_definitions", str(tmp_path / "again.json")]) == 0
+        assert other.broker.vhost.queues["orders"].arguments["x-max-length"] == 5
+    assert json.loads((tmp_path / "again.json").read_text()) == kept
+
+
+def test_an_export_that_fails_leaves_the_older_one(ctl: Ctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "defs.json"
+    file.write_text("old")
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    assert ctl("export_definitions", str(file)) == (1, "Failed: OSError: [Errno 28] No space left on device\n")
+    assert [each.name for each in tmp_path.iterdir()] == ["defs.json"] and file.read_text() == "old"
+
+
+def test_a_pipe_is_written_and_stays_one(ctl: Ctl, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert ctl("export_definitions", str(pipe)) == (0, "")
+        assert json.loads(os.read(reader, 1 << 16))["users"] == [] and pipe.is_fifo()
+    finally:
+        os.close(reader)
+
+
+BAD_FILES = [
+    ("{", "is no JSON"),
+    ("[" * 100_000, "is no JSON"),
+    ("[]", "wanted an object"),
+    ('{"queues": [{"name": 5}]}', "name 5, wanted str"),
+    ('{"queues": [{"name": "q", "durable": "perhaps"}]}', "durable 'perhaps', wanted bool"),
+    ('{"queues": [{"name": "q", "vhost": "v"}]}', "virtual host 'v' is not there"),
+    ('{"bindings": [{"source": "amq.topic", "destination": "q"}]}', "destination_type None, wanted str"),
+    ('{"users": [{"name": "u", "password_hash": "!"}]}', "password_hash is not base64"),
+]
+
+
+@pytest.mark.parametrize(("text", "reason"), BAD_FILES, ids=[reason for _, reason in BAD_FILES])
+def test_a_bad_file_makes_nothing(ctl: Ctl, server: SocketBroker, tmp_path: Path, text: str, reason: str) -> None:
+    file = tmp_path / "defs.json"
+    file.write_text(text)
+    code, output = ctl("import_definitions", str(file))
+    assert code == 1 and reason in output and output.count("\n") == 1
+    assert not server.broker.vhost.queues and len(server.broker.vhost.configuration.settings) == 0
+
+
+def test_alarms(ctl: Ctl, server: SocketBroker) -> None:
+    assert ctl("alarms") == (0, "")
+    server.broker.limit("disk", "disk: 3 octets are free")
+    assert ctl("alarms") == (0, "disk\tdisk: 3 octets are free\n")
 
 
 def test_each_list_is_a_verb_and_shows_each_column(ctl: Ctl) -> None:

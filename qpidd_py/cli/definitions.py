@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from qpidd_py.broker.host_settings import check_name
 from qpidd_py.broker.parameters import check_component, check_parameter
 from qpidd_py.broker.quotas import NAME, VHOST_LIMITS
-from qpidd_py.http.views import API, DEFAULT_ARGUMENTS, parameter, policy
 from qpidd_py.security.entries import HOST
 from qpidd_py.security.scram import KIND
 
@@ -19,13 +18,38 @@ OURS: Final = ("scrypt", KIND)
 """What begins our own hashes; exported as they are."""
 _SALT: Final = 4
 """Octets in front of RabbitMQ's hashes."""
-
-
+API: Final = "3.10.0"
+"""The version of RabbitMQ's API that is spoken."""
+DEFAULT_ARGUMENTS: Final = frozenset(("qpid.replicate",))
+"""Every object has these; they say what a cluster does with it."""
+LISTED: Final = (
+    "vhost.list",
+    "user.export",
+    "permission.list",
+    "topic.list",
+    "policy.list",
+    "limit.list",
+    "parameter.list",
+    "queue.list",
+    "exchange.list",
+    "binding.list",
+)
+"""The requests whose answers are the arguments of `exported`."""
 _IN_HOSTS: Final = ("parameters", "permissions", "topic_permissions", "policies", "queues", "exchanges", "bindings")
 
 
 class DefinitionError(ValueError):
     """Something of a file of definitions cannot be had here."""
+
+
+def field(item: Mapping[str, Any], name: str, kind: type, default: Any = None) -> Any:
+    """Raises DefinitionError for a value of another type, or one that lacks."""
+    found = item.get(name, default)
+    if kind is bool and found in ("true", "false"):  # as rabbitmqadmin sends it
+        return found == "true"
+    if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
+        raise DefinitionError(f"{name} {found!r:.60}, wanted {kind.__name__}")
+    return found
 
 
 class Order(NamedTuple):
@@ -74,6 +98,14 @@ def exported(
             if each["destination_type"] != "queue" or (each["vhost"], each["destination"]) in names
         ],
     }
+
+
+def policy(item: Mapping[str, Any]) -> Json:
+    return {name: item[name] for name in ("vhost", "name", "pattern", "apply-to", "definition", "priority")}
+
+
+def parameter(item: Mapping[str, Any]) -> Json:
+    return {name: item[name] for name in ("value", "vhost", "component", "name")}
 
 
 def _limits(item: Json) -> Json:
@@ -160,6 +192,23 @@ def orders(definitions: Mapping[str, Any], known: Collection[str] = (HOST,)) -> 
     for kind, what in (("exchanges", "exchange"), ("queues", "queue"), ("bindings", "binding")):
         for each in _items(definitions, kind):
             yield Order("", {"what": what, **each, "vhost": _host_of(each)})
+
+
+class Plan(NamedTuple):
+    """What an import does: first the requests, then the declarations of each virtual host."""
+
+    requests: list[Order]
+    declared: dict[str, list[Json]]
+
+
+def plan(definitions: Mapping[str, Any], hosts: Callable[[], Collection[str]]) -> Plan:
+    """`hosts` asks which virtual hosts there are.  Raises DefinitionError."""
+    found = list(orders(definitions, hosts() if named_hosts(definitions) - {HOST} else {HOST}))
+    declared: dict[str, list[Json]] = {}
+    for order in found:
+        if not order.method:
+            declared.setdefault(order.arguments["vhost"], []).append(order.arguments)
+    return Plan([order for order in found if order.method], declared)
 
 
 def _fields(item: Mapping[str, Any], *names: str) -> Json:
