@@ -4,17 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from qpidd_py.cli.client_socket import (
-    DEFAULT_PORT,
-    TLS_PORT,
     BrokerError,
     Deadline,
     ManagementSocket,
     Target,
-    shown,
-    split_host_port,
-    uses_tls,
 )
 from qpidd_py.cli.output import describe
+from qpidd_py.cli.target import brokers_of
 
 Answer = dict[str, Any] | Exception
 Answers = list[tuple[str, Answer]]
@@ -73,18 +69,6 @@ def ask_all(target: Target, deadline: Deadline, method: str, arguments: Mapping[
     for thread in threads:
         thread.join(deadline.seconds + 0.5 if deadline.seconds else None)
     return [(address, answers.get(address, late)) for address in addresses]
-
-
-def brokers_of(url: Any) -> list[str]:
-    """`ha-brokers-url` as text or as a list; each address as `host:port`."""
-    parts = url.removeprefix("amqp:").split(",") if isinstance(url, str) else [str(part) for part in url or ()]
-    return [_normal(part.strip()) for part in parts if part.strip() and part.strip() != "none"]
-
-
-def _normal(address: str) -> str:
-    host, port = split_host_port(address)
-    tls = uses_tls(address)
-    return shown(host, port or (TLS_PORT if tls else DEFAULT_PORT), tls)
 
 
 def as_object(address: str, answer: Answer) -> dict[str, Any]:

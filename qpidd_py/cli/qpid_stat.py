@@ -8,15 +8,24 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from qpidd_py.cli import stat_views
-from qpidd_py.cli.client_socket import BrokerError, Deadline, ManagementSocket, Target
+from qpidd_py.cli.client_socket import BrokerError, Deadline, ManagementSocket, RequestRefused, Target
 from qpidd_py.cli.config_listing import to_the_right
 from qpidd_py.cli.output import describe, print_json, print_lines, print_table, run_tool
 from qpidd_py.cli.stat_views import VIEWS, Json, View
-from qpidd_py.cli.target import Options, Parser, UsageError, add_address_options, add_login_options, run_parsed
+from qpidd_py.cli.target import (
+    Options,
+    Parser,
+    UsageError,
+    add_address_options,
+    add_login_options,
+    brokers_of,
+    run_parsed,
+)
 
 PROGRAM: Final = "qpid-stat"
 RATE_TIME: Final = 1.0
@@ -31,8 +40,11 @@ qpid-stat [OPTIONS] -e [SUBSTRING]     exchanges
 qpid-stat [OPTIONS] -q [SUBSTRING]     queues
 qpid-stat [OPTIONS] -u [SUBSTRING]     subscriptions
 qpid-stat [OPTIONS] -m                 memory
-qpid-stat [OPTIONS] --acl              the ACL file"""
+qpid-stat [OPTIONS] --acl              the ACL file
+qpid-stat [OPTIONS] --show-broker ...  any of these, of each broker of the cluster"""
 
+Seen = tuple[Any, Callable[[], None]]
+"""What a broker answers, and what prints it as text."""
 SCREENS: Final = {"general": stat_views.general, "memory": stat_views.memory, "acl": stat_views.acl}
 """Those that are no tables."""
 
@@ -58,6 +70,7 @@ def make_parser() -> Parser:
     add("--rates", action="store_true", help=f"with -c, -q: per second, measured over {RATE_TIME:g} s")
     add("--watch", type=float, metavar="SECONDS", help="show it again each SECONDS, with rates, until interrupted")
     add("-p", "--vhost", metavar="VHOST", help="virtual host (default /; with -c all)")
+    add("--show-broker", action="store_true", help="of each broker of the cluster, below its address")
     add("--json", action="store_true", help="print JSON, as the broker answers")
     add_address_options(add)
     add_login_options(add)
@@ -76,10 +89,7 @@ class Tool:
 
     def run(self) -> int:
         """Returns the exit code; raises all errors."""
-        view = VIEWS.get(self._options.what)
-        if view is not None and (self._options.rates or (self._options.watch and view.has_rates)):
-            self._before, self._looked = self._ask(view.method), time.monotonic()
-            time.sleep(RATE_TIME)
+        view = self.prepared()
         if not self._options.watch:
             self._look(view)
         while self._options.watch:
@@ -87,6 +97,14 @@ class Tool:
             sys.stdout.flush()
             time.sleep(self._options.watch)
         return 0
+
+    def prepared(self) -> View | None:
+        """The table, if it is one; the first look at its counters is behind us."""
+        view = VIEWS.get(self._options.what)
+        if view is not None and (self._options.rates or (self._options.watch and view.has_rates)):
+            self._before, self._looked = self._ask(view.method), time.monotonic()
+            time.sleep(RATE_TIME)
+        return view
 
     def _look_again(self, view: View | None) -> None:
         """A broker that does not answer is part of what one watches for."""
@@ -99,37 +117,64 @@ class Tool:
             print(describe(error))
 
     def _look(self, view: View | None) -> None:
+        found, show = self.seen(view)
+        print_json(found) if self._options.json else show()
+
+    def seen(self, view: View | None) -> Seen:
         if view is None:
-            self._broker(self._ask("acl.show" if self._options.what == "acl" else "broker.info"))
+            info = self._ask("acl.show" if self._options.what == "acl" else "broker.info")
+            return info, lambda: self._broker(info)
         else:
             before, since = self._before, self._looked
             items, self._looked = self._ask(view.method), time.monotonic()
             self._before = items if before is not None else None
-            self._table(view, items, before, self._looked - since)
+            return self._table(view, items, before, self._looked - since)
 
     def _ask(self, method: str) -> Any:
         with ManagementSocket(self._target, Deadline(self._seconds)) as broker:
             return broker.request(method, {} if self._options.vhost is None else {"vhost": self._options.vhost})
 
     def _broker(self, info: Json) -> None:
-        if self._options.json:
-            print_json(info)
-            return
         show = SCREENS[self._options.what]
         print_lines(f"{name + ':':<24}{value}" for name, value in show(info))
 
-    def _table(self, view: View, items: list[Json], before: list[Json] | None, seconds: float) -> None:
+    def _table(self, view: View, items: list[Json], before: list[Json] | None, seconds: float) -> Seen:
         items = [item for item in items if view.has(item, self._options.substring)]
         heads, rows = view.heads(before is not None), view.rows(items, before, seconds)
         order = list(range(len(rows)))
         if self._options.sort_by:
             order = ordered(heads, rows, self._options.sort_by, self._options.increasing)
         order = order[: self._options.limit]
-        if self._options.json:
-            print_json([items[at] for at in order])
-        else:
-            rows = [rows[at] for at in order]
-            print_table(*aligned(heads, rows, [view.cells(row, before is not None) for row in rows]))
+        rows = [rows[at] for at in order]
+        cells = [view.cells(row, before is not None) for row in rows]
+        return [items[at] for at in order], lambda: print_table(*aligned(heads, rows, cells))
+
+
+def of_members(options: Options, target: Target, seconds: float) -> int:
+    """`--show-broker`: what each broker shows, or why it does not; 1 if none does."""
+    answers: dict[str, Any] = {}
+    for address in members(target, seconds):
+        try:
+            tool = Tool(options, target.at(address), seconds)
+            answers[address], show = tool.seen(tool.prepared())
+        except (OSError, BrokerError) as error:
+            answers[address], show = describe(error), partial(print, describe(error))
+        if not options.json:
+            print(f"{address}:")
+            show()
+    if options.json:
+        print_json(answers)
+    return int(all(isinstance(answer, str) for answer in answers.values()))
+
+
+def members(target: Target, seconds: float) -> list[str]:
+    """The addresses of the cluster; that of the broker itself where there is none."""
+    with ManagementSocket(target, Deadline(seconds)) as broker:
+        try:
+            url = broker.request("ha.query").get("brokers_url")
+        except RequestRefused:  # it has no cluster
+            url = ""
+    return brokers_of(url) or [target.address]
 
 
 def ordered(heads: Sequence[str], rows: Sequence[Sequence[Any]], column: str, increasing: bool) -> list[int]:
@@ -167,6 +212,8 @@ def check(options: Options) -> None:
         raise UsageError(f"argument -L: found {options.limit}, wanted 1 or more")
     if options.watch is not None and not 0.1 <= options.watch <= 86400:
         raise UsageError(f"argument --watch: found {options.watch:g}, wanted seconds from 0.1 to 86400")
+    if options.watch is not None and options.show_broker:
+        raise UsageError("--watch is for one broker, and --show-broker for each; watch qpid-ha status --all")
     if options.increasing and not options.sort_by:
         raise UsageError("argument -I: needs -S")
 
@@ -174,7 +221,8 @@ def check(options: Options) -> None:
 def run(options: Options, target: Target, seconds: float) -> int:
     """Raises all errors; `main` prints them as one line."""
     check(options)
-    return Tool(options, target._replace(vhost=options.vhost or target.vhost), seconds).run()
+    target = target._replace(vhost=options.vhost or target.vhost)
+    return of_members(options, target, seconds) if options.show_broker else Tool(options, target, seconds).run()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from qpidd_py.amqp.client_handshake import Login
-from qpidd_py.cli.client_socket import DEFAULT_PORT, TLS_PORT, Target, Trust, split_host_port, uses_tls
+from qpidd_py.cli.client_socket import DEFAULT_PORT, TLS_PORT, Target, Trust, shown, split_host_port, uses_tls
 from qpidd_py.cli.output import ShowVersion
 
 if TYPE_CHECKING:
@@ -176,3 +176,15 @@ def trust_of(options: Options, config: "ToolConfig | None") -> Trust:
     if options.ssl_certificate:
         trust = trust._replace(certificate=options.ssl_certificate, key=options.ssl_key or "")
     return trust
+
+
+def brokers_of(url: Any) -> list[str]:
+    """`ha-brokers-url` as text or as a list; each address as `host:port`."""
+    parts = url.removeprefix("amqp:").split(",") if isinstance(url, str) else [str(part) for part in url or ()]
+    return [_normal(part.strip()) for part in parts if part.strip() and part.strip() != "none"]
+
+
+def _normal(address: str) -> str:
+    host, port = split_host_port(address)
+    tls = uses_tls(address)
+    return shown(host, port or (TLS_PORT if tls else DEFAULT_PORT), tls)

@@ -6,13 +6,14 @@ import time
 import pytest
 from pamqp import commands
 
+from ha.shell.standalone import Standalone
 from qpidd_py.broker.broker import Broker
 from qpidd_py.cli import qpid_config, qpid_stat
 from qpidd_py.cli.qpid_stat import main
 from qpidd_py.cli.stat_views import CONNECTIONS, EXCHANGES, QUEUES, SUBSCRIPTIONS, general, memory
 from qpidd_py.management.model import Management
 from qpidd_py.security.acl.reader import read_acl
-from tests.support.socket_broker import SocketBroker
+from tests.support.socket_broker import SocketBroker, closed_port
 from tests.unit.broker.peer import Peer
 
 
@@ -65,6 +66,48 @@ def test_a_broker_with_the_ha_module_outside_of_a_cluster_is_no_primary(stat):
     info = json.loads(stat("--json")[1])
     assert dict(general(info | {"ha": True}))["role"] == "stand-alone"
     assert dict(general(info | {"ha": True, "clustered": True}))["role"] == "primary"
+
+
+class InCluster(Standalone):
+    """Of a member that names these."""
+
+    def __init__(self, *addresses):
+        super().__init__("n", "id")
+        self._url = ",".join(addresses)
+
+    def request(self, method, arguments, reply, user):
+        if method != "ha.query":
+            return super().request(method, arguments, reply, user)
+        reply({"ok": True, "result": {"brokers_url": self._url}})
+        return True
+
+    def admit(self, connection, properties):
+        return None
+
+    def opened(self, connection):
+        return False
+
+    def connection_closed(self, connection):
+        pass
+
+
+def test_each_broker_of_the_cluster_below_its_address(server, stat):
+    declared(server, "here", b"1")
+    assert stat("-q", "--show-broker")[1].splitlines()[0] == f"{server.address}:", "it has no cluster"
+    gone = f"127.0.0.1:{closed_port()}"
+    with SocketBroker() as other:
+        declared(other, "there")
+        server.broker.hooks = InCluster(server.address, other.address, gone)
+        code, text = stat("-q", "--show-broker")
+        assert code == 0 and text.splitlines()[-1].startswith("ConnectionRefusedError: ")
+        shown = [line.split()[0] for line in text.splitlines() if line.strip()]
+        assert [shown.index(f"{each}:") for each in (server.address, other.address, gone)] == [0, 4, 8]
+        assert (shown[3], shown[7]) == ("here", "there")
+        found = json.loads(stat("-q", "--show-broker", "--json")[1])
+        assert [item["name"] for item in found[other.address]] == ["there"] and gone in found
+        assert "in/s" in stat("-q", "--rates", "--show-broker")[1]
+    server.broker.hooks = InCluster(gone)
+    assert stat("--show-broker")[0] == 1, "nobody answers"
 
 
 def test_alarms_and_blocked_publishers_are_shown(server, stat):
@@ -185,6 +228,7 @@ def test_watching_goes_on_when_the_broker_does_not_answer(server, capsys, monkey
         (["-e", "--rates"], "argument --rates: is for -c and -q"),
         (["-m", "orders"], "SUBSTRING, -S and -L are for tables"),
         (["-g", "-L", "3"], "SUBSTRING, -S and -L are for tables"),
+        (["--watch", "1", "--show-broker"], "--watch is for one broker"),
         (["--watch", "0"], "argument --watch: found 0"),
         (["--watch", "nan"], "argument --watch: found nan"),
         (["-q", "-c"], "not allowed with argument"),
