@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, TypeVar, cast
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar, cast
 
 from qpidd_py.errors import ConfigError
 from qpidd_py.option_values import Address, OneOf, boolean
@@ -57,6 +57,9 @@ def repeatable(parse: Callable[[str], T], default: tuple[T, ...], help: str, liv
     return field(default=default, metadata={_SPEC: OptionSpec(parse, help, "", True, live=live)})
 
 
+HIDDEN: Final = "***"
+
+
 # ---- loading ---------------------------------------------------------------------------------------------------------
 
 
@@ -79,6 +82,14 @@ class Settings:
 
     def __contains__(self, group: type) -> bool:
         return group in self._groups
+
+    def shown(self) -> dict[str, str]:
+        """All options that are in force, by name; secrets are hidden."""
+        found = {}
+        for name, item in _collect(self._groups).items():
+            value = getattr(self[item.group], item.field)
+            found[name] = HIDDEN if item.spec.secret and value else _show(value)
+        return found
 
     def changed(self, fresh: "Settings") -> tuple[list[str], list[str]]:
         """Names of the options that differ in `fresh`: the live ones, and those that wait for a restart."""

@@ -83,6 +83,7 @@ class Service:
         self._addresses = plain + encrypted
         self.port = self._addresses[0].port
         self._broker = make_broker(settings, str(self._addresses[0]), version)
+        self._broker.options = lambda: self._settings.shown()
         self._broker.known_hosts = network.known_hosts_url
         follow_users(self._broker, self._users, security)
         self._acl = AclFile(settings, linking_users(plugins, settings))

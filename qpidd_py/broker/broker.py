@@ -112,6 +112,8 @@ class Broker:
         }
         """What the shell knows, for `broker.info`: octets of memory, how long turns of the loop took, what is in the
         journal and in the page file (None without one)."""
+        self.options: Callable[[], dict[str, str]] = dict
+        """Those in force, without secrets, for `broker.options`."""
         self._blocks: dict[str, str] = {}  # cause -> reason, while publishers are asked to pause
         self.known_hosts = ""
         """Addresses that clients are told when their connection is open."""

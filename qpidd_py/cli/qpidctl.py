@@ -298,6 +298,7 @@ VERBS: Final[Mapping[str, Verb]] = {
     "sync_queue": Verb(("queue",), "refused: a backup gets all by itself", _no_sync, host=True),
     "cancel_sync_queue": Verb(("queue",), "refused: a backup gets all by itself", _no_sync, host=True),
     "alarms": Verb((), "what the broker's administrator has to know, if anything", _alarms),
+    "environment": Verb((), "the options that are in force, secrets hidden", _request("broker.options")),
     "status": Verb((), "version, role and counters of the broker", _request("broker.info")),
 }
 

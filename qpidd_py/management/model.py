@@ -6,6 +6,7 @@ A request is a method name and a JSON object; the answer is `{"ok": true, "resul
 A long list is answered in parts, in turns of their own: `{"ok": true, "result": [...], "more": true}`, and the last one
 without `more`.
 
+    broker.options {}                       the options in force, secrets hidden
     broker.info   {}                        name, version, counters, positions of the log, why publishers are blocked
     queue.list    {}                        one object per queue; lists are sorted while they are short (SORTED)
     queue.page, queue.info, queue.totals, session.page    see `pages`
@@ -102,6 +103,7 @@ class Management:
         routes = RouteRequests(broker, parameters)
         self._methods: Mapping[str, Callable[[Json], Any]] = {
             "broker.info": self._broker_info,
+            "broker.options": lambda _: self.broker.options(),
             **parameters.methods,
             **routes.methods,
             SHOW: lambda _: self.broker.acl.shown(),

@@ -182,6 +182,20 @@ def test_a_secret_on_the_command_line_is_warned_of(tmp_path: Path) -> None:
     assert not load_settings([HaSettings], ["--config", str(file)], {}, "/none").warnings
 
 
+def test_what_is_in_force_is_shown_without_secrets(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text("secret\n")
+    file.chmod(0o600)
+    for words in (("--ha-password", "secret"), ("--ha-password-file", str(file))):
+        shown = load_settings([HaSettings], ["--ha-username", "ha", *words], {}, "/none").shown()
+        assert (shown["ha-username"], shown["ha-password"]) == ("ha", "***")
+        assert "secret" not in str(shown)
+    assert (
+        load("--port", "7", "--auth", "no").shown().items() >= {"port": "7", "auth": "no", "user-file": "none"}.items()
+    )
+    assert load_settings([HaSettings], [], {}, "/none").shown()["ha-password"] == "none"
+
+
 def test_a_plug_in_brings_options() -> None:
     @dataclass(frozen=True)
     class Extra:

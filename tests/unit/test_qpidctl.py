@@ -188,6 +188,11 @@ def test_a_bad_file_makes_nothing(ctl: Ctl, server: SocketBroker, tmp_path: Path
     assert not server.broker.vhost.queues and len(server.broker.vhost.configuration.settings) == 0
 
 
+def test_the_environment_shows_options(ctl: Ctl, server: SocketBroker) -> None:
+    server.broker.options = lambda: {"port": "5672", "ha-password": "***"}
+    assert ctl("environment") == (0, "port\t5672\nha-password\t***\n")
+
+
 def test_alarms(ctl: Ctl, server: SocketBroker) -> None:
     assert ctl("alarms") == (0, "")
     server.broker.limit("disk", "disk: 3 octets are free")

@@ -360,6 +360,7 @@ REQUESTS: list[tuple[str, dict[str, Any], str]] = [
     ("session.close", {"number": 99}, "access method schemaclass=session name=close"),
     ("policy.clear", {"name": "p"}, "access method schemaclass=policy"),
     ("ha.promote", {}, "access method name=promote"),
+    ("broker.options", {}, "access method schemaclass=broker name=options"),
     ("acl.reload", {}, "access method schemaclass=acl name=reload"),
     ("event.list", {}, "access query schemaclass=event"),
     ("shovel.list", {}, "access query schemaclass=shovel"),

@@ -226,6 +226,7 @@ def test_routing_keys_of_a_topic_exchange(realm: Realm) -> None:
 
 
 def test_a_shovel_is_no_way_round_patterns_for_topics(realm: Realm) -> None:
+    realm.make(*(Exchange.Declare(exchange=name, exchange_type="topic") for name in ("t", "other")))
     realm.allow(".*", ".*", ".*")
     realm.ask("user.put", user="anna", tags=["policymaker"])
     realm.ask("topic.set", user="anna", exchange="t", write="^news", read="^news")
@@ -398,6 +399,7 @@ def test_wrong_requests(realm: Realm, method: str, arguments: dict[str, Any], te
 
 REQUESTS: dict[str, tuple[dict[str, Any], dict[str, str], str]] = {
     "broker.info": ({}, {}, "monitoring"),
+    "broker.options": ({}, {}, "administrator"),
     "queue.list": ({}, {}, "monitoring"),
     "queue.page": ({}, {}, "monitoring"),
     "queue.info": ({"queue": "q"}, {}, "monitoring"),
@@ -433,6 +435,12 @@ def test_who_may_make_which_request(realm: Realm, method: str) -> None:
         realm.allow(**{name: f"^{pattern}$" for name, pattern in needed.items()})
     answer = realm.ask(method, peer, **arguments)
     assert not any(text in str(answer) for text in refused), answer
+
+
+def test_who_watches_sees_no_options(realm: Realm) -> None:
+    realm.allow()
+    realm.ask("user.put", user="anna", tags=["monitoring"])
+    assert "user 'anna' has no tag administrator" in str(realm.ask("broker.options", realm.peer()))
 
 
 def test_a_user_of_the_file_administers_unless_brokers_have_a_user(realm: Realm) -> None:
