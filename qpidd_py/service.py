@@ -89,7 +89,6 @@ class Service:
         self._acl = AclFile(settings, linking_users(plugins, settings))
         self._acl.bring(self._broker)
         reactor = self._reactor = Reactor(self._broker.engine)
-        self._broker.engine.pool.look_ahead()
         self._broker.figures["turns"] = lambda: {"took": reactor.durations, "seconds": reactor.busy / 1e9}
         self._reserve = ReserveWatch(self._broker, hold_reserve, reserve_uses)
         files = settings[DataSettings]
