@@ -4,6 +4,7 @@ from cpython.ref cimport Py_DECREF
 
 from qpidd_py.core.confirms cimport Sender
 from qpidd_py.core.queue cimport Queue
+from qpidd_py.core.ring cimport Entry
 from qpidd_py.core.routes cimport Publication, Route
 
 cdef class Channel(Sender)      # it and Connection know each other
@@ -78,7 +79,7 @@ cdef class Channel(Sender):
     cdef int publish(self, Publication p, const uint8_t* header, size_t header_size, const uint8_t* body,
                      size_t body_size, bint asks) except -1
     cdef void mark_consumers(self)
-    cdef int hand_out(self, Consumer consumer, Queue queue, uint64_t index, bint no_ack) except -1
+    cdef int hand_out(self, Consumer consumer, Queue queue, uint64_t index, Entry* e, bint no_ack) except -1
     cdef Route route_by_header(self, Publication p, bytes header)
     cdef tuple addressed(self, Publication p, bytes header)
     cdef int refuse(self, error) except -1

@@ -192,7 +192,7 @@ cdef class Channel:
         put32(p + 20 + route, <uint32_t>(queue.ready if queue.ready < 0xFFFFFFFF else 0xFFFFFFFF))
         p[size + 7] = FRAME_END
         self.write_content(p + size + FRAME_OVERHEAD, record, e.deliveries if queue.counts else -1, 0)
-        self.hand_out(None, level, index, no_ack)
+        self.hand_out(None, level, index, e, no_ack)
         if grouped:
             group_taken(queue, index, next, self)
         return True
@@ -208,11 +208,11 @@ cdef class Channel:
         return self.connection.room(method_size + FRAME_OVERHEAD + more + frames_size(
             self.connection, header, le32(record) - (content - record) - header))
 
-    cdef int hand_out(self, Consumer consumer, Queue queue, uint64_t index, bint no_ack) except -1:
-        """Gives the delivery its slot; one without acknowledgement keeps it until its octets have left the socket."""
+    cdef int hand_out(self, Consumer consumer, Queue queue, uint64_t index, Entry* e, bint no_ack) except -1:
+        """Gives the delivery of `e`, the entry at `index`, its slot; one without acknowledgement keeps it until its octets
+        have left the socket."""
         cdef Connection connection = self.connection
         cdef Unacked* u
-        cdef Entry* e = ring_at(&queue.main, index)
         connection.engine.delivered += 1
         connection.engine.pump_left -= e.size + DELIVERY
         if connection.engine.slice.spent(1):
@@ -298,7 +298,7 @@ cdef class Channel:
         memcpy(p + 9, route_of(record), route)
         p[9 + route] = FRAME_END
         self.write_content(p + 10 + route, record, e.deliveries if e.deliveries else -1, token)
-        self.hand_out(consumer, queue, index, consumer.no_ack)
+        self.hand_out(consumer, queue, index, e, consumer.no_ack)
         return True
 
     cdef void write_content(self, uint8_t* p, const uint8_t* record, int64_t count, uint64_t token) noexcept:

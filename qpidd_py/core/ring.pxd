@@ -34,7 +34,7 @@ cdef enum:
     ROOMY = 1 << 10             # entries of one whose memory is given back when its queue is empty and idle
 
 cdef struct Ring:               # entries in order of id; absolute indexes, head <= index < tail; all 0 is an empty one
-    Entry** blocks              # each block; after them what was allocated for them (`count_chunks`)
+    Entry** blocks              # each block; after them what was allocated for them, at most `count_chunks`
     uint64_t mask
     uint64_t head
     uint64_t tail

@@ -28,7 +28,7 @@ cdef void ring_free(Ring* r) noexcept:
 
 cdef void ring_clear(Ring* r) noexcept:
     """Gives back the memory of a ring that is empty."""
-    cdef uint64_t n, blocks = count_blocks(r)
+    cdef uint64_t n, blocks = count_blocks(r.mask)
     if r.blocks == NULL:
         return
     for n in range(count_chunks(blocks)):
@@ -37,12 +37,12 @@ cdef void ring_clear(Ring* r) noexcept:
     r.blocks, r.mask = NULL, 0
 
 
-cdef uint64_t count_blocks(Ring* r) noexcept:
-    return (r.mask >> SHIFT) + 1
+cdef uint64_t count_blocks(uint64_t mask) noexcept:
+    return (mask >> SHIFT) + 1
 
 
 cdef uint64_t count_chunks(uint64_t blocks) noexcept:
-    """Allocations: the first block, and one for each time that their number was doubled."""
+    """Allocations: the first one, and one for each time that their number was doubled."""
     cdef uint64_t chunks = 1
     while blocks > 1:
         blocks >>= 1
@@ -52,30 +52,41 @@ cdef uint64_t count_chunks(uint64_t blocks) noexcept:
 
 cdef int ring_double(Ring* r) except -1:
     """Twice the room; indexes stay the same.  A MemoryError changes nothing."""
-    cdef uint64_t old = room_of(r) if r.blocks != NULL else RING // 2
+    cdef uint64_t old = room_of(r)
+    if old == 0:
+        return ring_make(r, RING)
     if not (enlarge(r, old) if old < BLOCK else add_blocks(r, old >> SHIFT)):
         raise MemoryError(f"no memory for an index of {2 * old} messages")
     r.mask = 2 * old - 1
     return 0
 
 
+cdef int ring_make(Ring* r, uint64_t room) except -1:
+    """The memory of an empty ring that has none; `room` is a power of two.  A MemoryError changes nothing."""
+    cdef uint64_t k, n = count_blocks(room - 1), chunks = count_chunks(n)
+    cdef Entry** blocks = <Entry**>mem_zeroed(n + chunks, sizeof(Entry*))
+    cdef Entry* entries = <Entry*>mem_new(room * sizeof(Entry))
+    if blocks == NULL or entries == NULL:
+        free(blocks)
+        free(entries)
+        raise MemoryError(f"no memory for an index of {room} messages")
+    for k in range(n):
+        blocks[k] = entries + (k << SHIFT)
+    blocks[n] = entries
+    r.blocks, r.mask = blocks, room - 1
+    return 0
+
+
 cdef bint enlarge(Ring* r, uint64_t old) noexcept:
     """Of one block."""
     cdef uint64_t i
-    cdef Entry* entries
-    cdef Entry** blocks = r.blocks if r.blocks != NULL else <Entry**>mem_zeroed(2, sizeof(Entry*))
-    if blocks == NULL:
-        return False
-    entries = <Entry*>mem_resized(blocks[0], 2 * old * sizeof(Entry))
+    cdef Entry* entries = <Entry*>mem_resized(r.blocks[0], 2 * old * sizeof(Entry))
     if entries == NULL:
-        if r.blocks == NULL:
-            free(blocks)
         return False
     for i in range(r.head, r.tail):
         if i & old:
             entries[i & (2 * old - 1)] = entries[i & r.mask]
-    r.blocks = blocks
-    blocks[0] = blocks[1] = entries
+    r.blocks[0] = r.blocks[1] = entries
     return True
 
 
@@ -103,16 +114,13 @@ cdef bint add_blocks(Ring* r, uint64_t n) noexcept:
 cdef int ring_merge(Ring* r, Ring* other, uint64_t live) except -1:
     """The entries of `other` come into `r`, in order of their ids, without those that are gone; `live` of both are not.
     A MemoryError changes nothing."""
-    cdef uint64_t a = r.head, b = other.head
+    cdef uint64_t capacity = RING, a = r.head, b = other.head
     cdef Ring merged = Ring(NULL, 0, 0, 0)
     cdef Entry* x
     cdef Entry* y
-    while room_of(&merged) < max(live, 1):
-        try:
-            ring_double(&merged)
-        except MemoryError:
-            ring_clear(&merged)
-            raise
+    while capacity < live:
+        capacity *= 2
+    ring_make(&merged, capacity)
     while a < r.tail or b < other.tail:
         x = ring_at(r, a) if a < r.tail else NULL
         y = ring_at(other, b) if b < other.tail else NULL

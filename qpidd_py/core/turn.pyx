@@ -54,7 +54,8 @@ cdef int end_turn(Engine engine) except -1:
     finally:
         engine.in_turn = False
     if not engine.short and (engine.refused or engine.unfinished or engine.returns or engine.unlooked
-                             or engine.dirty_queues or engine.dirty_connections or ((engine.letters or engine.expiring) and not engine.letters_wait)):
+                             or engine.dirty_queues or engine.dirty_connections
+                             or ((engine.letters or engine.expiring) and not engine.letters_wait)):
         engine.turn_wanted = True
     if engine.short or engine.lacked:
         engine.lacked = False
@@ -168,25 +169,27 @@ cdef int pump_all(Engine engine) except -1:
 cdef int flush_connections(Engine engine) except -1:
     """Writes links first: backups must learn what was handed out before the clients get it.  Clients are written to as
     far as a slice goes, the others in the next turn."""
-    cdef size_t done
     engine.slice.begin(engine.schedule is None)
     while engine.dirty_links or engine.dirty_connections:
-        if engine.dirty_links:
-            links, engine.dirty_links = engine.dirty_links, []
-            for link in links:
-                flush_one(<Connection>link)
-            continue
-        clients, engine.dirty_connections = engine.dirty_connections, []
-        done = 0
-        for client in clients:
-            done += 1
-            flush_one(<Connection>client)
-            if engine.slice.spent(WRITE):
-                break
-        if done < <size_t>len(clients):
-            engine.dirty_connections = clients[done:] + engine.dirty_connections
+        links, engine.dirty_links = engine.dirty_links, []
+        for link in links:
+            flush_one(<Connection>link)
+        if not engine.dirty_links and not flush_clients(engine):
             break
     return 0
+
+
+cdef bint flush_clients(Engine engine) except -1:
+    """False: some wait for the next turn."""
+    cdef size_t done = 0
+    clients, engine.dirty_connections = engine.dirty_connections, []
+    for client in clients:
+        done += 1
+        flush_one(<Connection>client)
+        if engine.slice.spent(WRITE):
+            break
+    engine.dirty_connections = clients[done:] + engine.dirty_connections
+    return done == <size_t>len(clients)
 
 
 cdef int flush_one(Connection c) except -1:
