@@ -3,12 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from qpidd_py.cli.client_socket import (
-    BrokerError,
-    Deadline,
-    ManagementSocket,
-    Target,
-)
+from qpidd_py.cli.client_socket import BrokerError, Deadline, ManagementSocket, Target
 from qpidd_py.cli.output import describe
 from qpidd_py.cli.target import brokers_of
 

@@ -6,9 +6,7 @@ there; to import a file again changes nothing that is as the file says.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +19,7 @@ from qpidd_py.cli.asking import Ask
 from qpidd_py.cli.definitions import LISTED, DefinitionError, Plan, exported, field, plan
 from qpidd_py.cli.method_socket import with_fields
 from qpidd_py.cli.target import UsageError
+from qpidd_py.cli.whole_file import whole
 
 
 def export_definitions(file: str, ask: Ask) -> None:
@@ -32,22 +31,8 @@ def export_definitions(file: str, ask: Ask) -> None:
     elif Path(file).exists() and not Path(file).is_file():
         Path(file).write_text(text, "utf-8")  # a pipe or a device, which must stay one
     else:
-        _write(Path(file).resolve(), text)
-
-
-def _write(file: Path, text: str) -> None:
-    """As a whole or not at all: an older export survives a full disk."""
-    temporary = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as target:
+        with whole(Path(file).resolve()) as target:
             target.write(text)
-            target.flush()
-            os.fsync(target.fileno())
-        os.replace(temporary, file)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()
-        raise
 
 
 def import_definitions(file: str, ask: Ask) -> None:

@@ -10,7 +10,6 @@ its file again on SIGHUP.
 """
 
 import argparse
-import contextlib
 import getpass
 import os
 import sys
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from qpidd_py.cli.output import ShowVersion, run_tool
+from qpidd_py.cli.whole_file import whole
 from qpidd_py.security.scram import scram_entry
 from qpidd_py.security.users import LOG2N, hash_password, password_matches, read_user_file
 
@@ -105,26 +105,17 @@ def ask_password(twice: bool = False) -> str:
 
 
 def _write(file: Path, users: Mapping[str, str]) -> None:
-    """As a whole or not at all.  A new file gets the owner of its folder: root may write it for the broker."""
+    """A new file gets the owner of its folder: root may write it for the broker."""
     import yaml
 
     known = file if file.exists() else None
     owner = (known or file.resolve().parent).stat()
     mode = known.stat().st_mode & 0o777 if known else 0o600
-    temporary = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as target:
-            if os.geteuid() == 0:
-                os.fchown(target.fileno(), owner.st_uid, owner.st_gid)
-            os.fchmod(target.fileno(), mode)
-            yaml.safe_dump(dict(users), target, width=1000, allow_unicode=True, sort_keys=False)
-            target.flush()
-            os.fsync(target.fileno())
-        os.replace(temporary, file)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()
-        raise
+    with whole(file) as target:
+        if os.geteuid() == 0:
+            os.fchown(target.fileno(), owner.st_uid, owner.st_gid)
+        os.fchmod(target.fileno(), mode)
+        yaml.safe_dump(dict(users), target, width=1000, allow_unicode=True, sort_keys=False)
 
 
 _VERBS: Final = {"add": _add, "remove": _remove, "list": _list, "check": _check}
