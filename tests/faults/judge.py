@@ -19,7 +19,8 @@ Rules, each with the name under which `Report.problems` tells of its breach:
                  that is alone on its queue got, but for what says `redelivered` or `x-resent` (what a silently
                  dead connection has had comes later)
     again        a receiver got an id more often than the audit has it, and neither a fail-over of the receiver that
-                 had it before nor the flag `redelivered` explains it; nor, where the broker may take a message for
+                 had it before nor the flag `redelivered` explains it (of two that are noted within SLACK, the one
+                 without the flag came first, if its receiver lost its connection then); nor, where the broker may take a message for
                  one queue and refuse it for another (`uneven`), that the library has sent it again and one says so
     torn         the audit has some messages of a transaction and not others; `phantom`: any of an aborted one
     filtered     a receiver that drops duplicates handed an id out twice, though the second says what it is
@@ -202,7 +203,18 @@ class Judge:
         if later.get("redelivered") or sent_again:
             return True
         losses = self.losses.get(earlier["client"], ())
-        return any(earlier["t"] - SLACK <= loss <= later["t"] for loss in losses)
+        return any(earlier["t"] - SLACK <= loss <= later["t"] for loss in losses) or self._noted_late(earlier, later)
+
+    def _noted_late(self, marked: Event, first: Event) -> bool:
+        """`first` was delivered before `marked`, and noted behind it: its receiver was losing its connection, of which
+        the broker knew already."""
+        losses = self.losses.get(first["client"], ())
+        return (
+            bool(marked.get("redelivered"))
+            and marked["client"] != first["client"]
+            and first["t"] - marked["t"] <= SLACK
+            and any(marked["t"] - SLACK <= loss <= first["t"] + SLACK for loss in losses)
+        )
 
     def torn(self) -> Iterator[str]:
         for transaction, ids in sorted(self.history.transactions.items()):

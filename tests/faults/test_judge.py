@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.faults.judge import Copy, Evidence, judge, unfold
+from tests.faults.judge import SLACK, Copy, Evidence, judge, unfold
 
 SECOND = 1_000_000
 
@@ -49,6 +49,30 @@ def test_a_redelivery_after_the_receivers_own_loss_is_no_fault() -> None:
     found.library.append(fact("disconnected", client="r", t=5))
     found.application.append(app("receive", "s:1", "r", 6, redelivered=False))
     assert judge(found).problems == ()
+
+
+def test_the_first_delivery_may_be_noted_behind_the_second_by_a_receiver_that_loses_its_connection() -> None:
+    """q got s:9 first.  Its connection was lost; the broker gave s:9 to p before q knew."""
+
+    def problems(lost: bool = True, later: int = 12_000, flag: bool = True, other: str = "p") -> tuple[str, ...]:
+        found = run()
+        found.application += [app("invoke", "s:9"), app("ok", "s:9")]
+        found.audit.append(Copy("s:9", False))
+        found.library.append(fact("publish", "s:9", last="s:9", count="1"))
+        found.library.append(fact("confirm", "s:9", last="s:9", count="1"))
+        at = 20 * SECOND
+        found.application.append({**app("receive", "s:9", other, redelivered=flag), "t": at})
+        found.application.append({**app("receive", "s:9", "q", redelivered=False), "t": at + later})
+        found.application.append(app("ack", "s:9", other, 20))
+        if lost:
+            found.library.append({**fact("disconnected", client="q"), "ts_mono": at + later + 2500})
+        return tuple(problem.partition(":")[0] for problem in judge(found).problems)
+
+    assert problems() == ()
+    assert problems(lost=False) == ("again",), "why should the broker have given it to another?"
+    assert problems(later=SLACK + 1) == ("again",), "nobody notes so late"
+    assert problems(flag=False) == ("again",), "none of the two says that it is the second"
+    assert problems(other="q") == ("again",), "one receiver notes in order"
 
 
 def test_a_copy_that_was_sent_again_is_no_fault_where_queues_are_uneven() -> None:
