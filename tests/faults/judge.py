@@ -20,8 +20,9 @@ Rules, each with the name under which `Report.problems` tells of its breach:
                  dead connection has had comes later)
     again        a receiver got an id more often than the audit has it, and neither a fail-over of the receiver that
                  had it before nor the flag `redelivered` explains it (of two that are noted within SLACK, the one
-                 without the flag came first, if its receiver lost its connection then); nor, where the broker may take a message for
-                 one queue and refuse it for another (`uneven`), that the library has sent it again and one says so
+                 without the flag came first, if its receiver lost its connection then); nor, where the broker may take
+                 a message for one queue and refuse it for another (`uneven`), that the library has sent it again and
+                 one says so
     torn         the audit has some messages of a transaction and not others; `phantom`: any of an aborted one
     filtered     a receiver that drops duplicates handed an id out twice, though the second says what it is
     late         close() took longer than it may
