@@ -6,8 +6,9 @@
         └── the link is lost (after a delay), or a claim was granted ───────┘
 
 A *hint* is the address of the next primary: a claimant that has our grant, or the target of our hand-over.  It is tried
-before a survey, and forgotten when there is no answer, when it has not become primary after HINT_ATTEMPTS, when our
-disk fails, or when a primary has welcomed or refused us.
+instead of a survey, also of one that is under way, which would wait for brokers that are dead; and forgotten when there
+is no answer, when it has not become primary within `ha-promote-timeout`, when our disk fails, or when a primary has
+welcomed or refused us.
 
 Invariants: at most one survey or one attempt to connect is under way; results of an earlier one, known by its number
 (`_attempt`), are dropped, and a link of it is closed.  `found` is called only in CONNECTING, and never in a pause.
@@ -30,8 +31,8 @@ from qpidd_py.errors import LinkError
 
 FIRST_DELAY: Final = 0.004
 """Seconds before a second attempt; a claimant becomes primary some milliseconds after our grant."""
-HINT_ATTEMPTS: Final = 6
-"""After that many attempts a claimant that is not primary has failed: survey the brokers instead."""
+HINT_DELAY: Final = 0.025
+"""Most seconds between two attempts at the address of a hint: clients wait for us meanwhile."""
 
 USUAL: Final = ("is a backup", RECOVERING_JOURNAL)
 """In refusals that are worth no warning."""
@@ -61,7 +62,8 @@ class Finder:
         """The last survey, if it found no primary: answers of the brokers that a promotion would ask."""
         self.heard: list[View] = []
         """Ids of the brokers that have answered in the survey under way."""
-        self._hint_attempts = 0
+        self._hint_ends = 0.0
+        """When it is forgotten.  A claim waits that long for the grants of others."""
         self._attempt = 0
         self._delay = FIRST_DELAY
         self._round: Round | None = None
@@ -86,9 +88,7 @@ class Finder:
         """Cancel what is under way."""
         self._paused = True
         self._begin_again()
-        if self._round:
-            self._round.cancel()
-            self._round = None
+        self._drop_survey()
 
     def resume(self) -> None:
         self._paused = False
@@ -97,13 +97,16 @@ class Finder:
     def follow(self, address: str) -> None:
         """Connect to `address` at once."""
         self._begin_again()
-        self.hint, self._hint_attempts, self._delay = address, 0, FIRST_DELAY
+        self._drop_survey()
+        self.expect(address)
+        self._delay = FIRST_DELAY
         self._forget()
         self.search()
 
     def expect(self, address: str) -> None:
         """Try `address` first."""
         self.hint = address
+        self._hint_ends = self._env.now() + self._local.settings.promote_timeout
 
     def welcomed(self) -> None:
         """The primary welcomed us: earlier complaints are out of date."""
@@ -218,10 +221,8 @@ class Finder:
         self._local.changed()
 
     def _not_connected(self, answer: Answer) -> None:
-        if self.hint:
-            self._hint_attempts += 1
-            if answer.outcome is not Outcome.ANSWERED or self._hint_attempts > HINT_ATTEMPTS:
-                self.hint, self._delay = "", FIRST_DELAY
+        if self.hint and (answer.outcome is not Outcome.ANSWERED or self._env.now() >= self._hint_ends):
+            self.hint, self._delay = "", FIRST_DELAY
         if answer.error and self._is_news(answer.error):
             # A refusal by a backup, or by a broker that has just started, is normal.  Wrong credentials are not.
             usual = answer.outcome is not Outcome.ANSWERED or any(word in answer.error for word in USUAL)
@@ -244,12 +245,17 @@ class Finder:
         self.stage = Stage.SEARCHING
         self._attempt += 1
 
+    def _drop_survey(self) -> None:
+        if self._round:
+            self._round.cancel()
+            self._round = None
+
     def _again(self, at_once: bool = False) -> None:
         """Try again after a delay that grows up to link-maintenance-interval."""
         attempt = self._attempt
         self.stage = Stage.SEARCHING
         delay = 0.0 if at_once else self._delay
-        self._delay = min(self._delay * 1.5, self._local.settings.maintenance)
+        self._delay = min(self._delay * 1.5, HINT_DELAY if self.hint else self._local.settings.maintenance)
         self._env.after(delay, lambda: self._retry(attempt))
 
     def _retry(self, attempt: int) -> None:
