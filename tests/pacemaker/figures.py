@@ -56,7 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not arguments.no_toy:
         say("the toy agent, in the same lab")
         for name, values in _toys(names, arguments.times, say).items():
-            found["events"][name]["toy"] = values
+            if name in found["events"]:
+                found["events"][name]["toy"] = values
     found["load"] = [round(value, 1) for value in os.getloadavg()]
     print(json.dumps(found, indent=2) if arguments.json else table(found))
     return 1 if found["failures"] else 0
@@ -64,6 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _ours(names: Sequence[str], times: int, say: Callable[[str], None]) -> dict[str, Any]:
     reports: dict[str, list[Report]] = {name: [] for name in names}
+    broken: list[str] = []
     with tempfile.TemporaryDirectory(prefix="figures-") as directory:
         setup = Setup(fencing=True)
         lab, cib = boot(setup, Path(directory))
@@ -72,15 +74,26 @@ def _ours(names: Sequence[str], times: int, say: Callable[[str], None]) -> dict[
             cluster.start(cib)
             for name in names:
                 for number in range(times):
-                    cluster.calm()
-                    cluster.mark_logs()
-                    trial = Trial(cluster, f"{name}{number}", Path(directory) / f"{name}{number}", RATE)
-                    with trial:
-                        DISASTERS[name](cluster, trial)
-                    assert trial.report is not None
-                    reports[name].append(trial.report)
-                    say(trial.report.effects[0].line())
-    return summary(reports)
+                    try:
+                        reports[name].append(_one(cluster, name, Path(directory) / f"{name}{number}"))
+                        say(reports[name][-1].effects[0].line())
+                    except AssertionError as error:  # the other runs are worth something nevertheless
+                        broken.append(f"{name}, run {number + 1}: {error!s:.500}")
+                        say(f"FAILED: {broken[-1]}")
+                        cluster.hurt = True
+                        cluster.ready()
+    found = summary({name: found for name, found in reports.items() if found})
+    return found | {"failures": found["failures"] + broken}
+
+
+def _one(cluster: Cluster, name: str, directory: Path) -> Report:
+    cluster.calm()
+    cluster.mark_logs()
+    trial = Trial(cluster, directory.name, directory, RATE)
+    with trial:
+        DISASTERS[name](cluster, trial)
+    assert trial.report is not None
+    return trial.report
 
 
 def _toys(names: Sequence[str], times: int, say: Callable[[str], None]) -> dict[str, list[float]]:
