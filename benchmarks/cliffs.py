@@ -1,5 +1,8 @@
 """What one client can make others wait: the latency of their confirms while it does its worst, and without it.
 
+A confirm of a cluster waits for turns of three brokers, and for two processors that the flood and the probes share with
+them; so the turns themselves are told, too: p99.9 and the longest of all brokers, rounded up to a power of two of us.
+
 `python -m benchmarks.cliffs FLOOD PORT` is that client: it prints `ready` when it has prepared, and goes on until it is
 killed.  The probes publish one small message at a time, each on its own connection.
 """
@@ -228,6 +231,20 @@ def quantiles(found: list[float], name: str) -> dict[str, float]:
     return {f"{name}_{text}": ordered[min(last, int(len(ordered) * share))] for text, share in shares.items()}
 
 
+def turns(cluster: QpiddCluster) -> list[int]:
+    """Of all brokers: how many took less than 1, 2, 4, ... microseconds, and not less than the one before."""
+    took = [cluster.manager(number).call("broker.info")["turns"]["took"] for number in range(cluster.size)]
+    return [sum(column) for column in zip(*took, strict=True)]
+
+
+def longest(before: list[int], after: list[int]) -> dict[str, float]:
+    """Milliseconds of the turns between two looks."""
+    limits = [
+        2**bits / 1000 for bits, (old, new) in enumerate(zip(before, after, strict=True)) for _ in range(new - old)
+    ]
+    return {"turn_ms_p999": limits[int((len(limits) - 1) * 0.999)], "turn_ms_max": limits[-1]}
+
+
 def cliffs(brokers: int) -> list[Sample]:
     """Brokers of their own for each flood: first without it, then with it."""
     return [one(name, SECONDS, brokers) for name in FLOODS]
@@ -245,7 +262,9 @@ def one(name: str, seconds: float, brokers: int) -> Sample:
         try:
             if process.stdout.readline() != "ready\n":
                 raise BenchmarkError(f"the flood {name} has not begun")
+            before = turns(cluster)
             found = probe(port, seconds)
+            took = longest(before, turns(cluster))
             if process.poll() is not None:
                 raise BenchmarkError(f"the flood {name} has ended with {process.returncode}")
         finally:
@@ -255,7 +274,7 @@ def one(name: str, seconds: float, brokers: int) -> Sample:
             process.stdout.close()
     finally:
         cluster.stop()
-    values = quantiles(quiet, "quiet_ms") | quantiles(found, "ms")
+    values = quantiles(quiet, "quiet_ms") | quantiles(found, "ms") | took
     return Sample(Key(brokers, f"cliff {name}", PROBES), cluster.name, values)
 
 

@@ -116,6 +116,8 @@ OTHERS: dict[str, list[tuple[str, str]]] = {
         f"cliff {name}": [
             (f"{text}: p99.9 of others' confirms, ms", "ms_p999"),
             ("… without it", "quiet_ms_p999"),
+            ("… p99.9 of the brokers' turns, less than, ms", "turn_ms_p999"),
+            ("… the longest of them, less than, ms", "turn_ms_max"),
         ]
         for name, text in FLOODS.items()
     },
@@ -205,8 +207,9 @@ TARGETS = [
     _least("headers, 1,000 bindings, msg/s", 50_000, _ours("routes headers", 1, 1000, "rate")),
     _most("10,000 idle connections, percent of one processor", 2, _ours("idle", 1, 10_000, "percent")),
     *(
-        _most(f"{FLOODS[name]}: p99.9 of others, ms", 20, _ours(f"cliff {name}", 3, 20, "ms_p999"))
-        for name in ("keys", "held", "letters")
+        _most(f"{FLOODS[name]}: p99.9 of {text}, ms", 20, _ours(f"cliff {name}", 3, 20, key))
+        for name in FLOODS
+        for text, key in (("others", "ms_p999"), ("turns", "turn_ms_p999"))
     ),
     _most("a late backup, 5,000 msg/s: p99 of confirms, ms", 60, _ours("late", 3, 5000, "confirm_ms_p99")),
     _most("kill -9, instant promotion, worst outage, ms", 100, _ours("outage", 3, 1024, "outage_ms", worst=True)),

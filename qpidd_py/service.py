@@ -91,6 +91,7 @@ class Service:
         reactor = self._reactor = Reactor(self._broker.engine)
         self._broker.figures["turns"] = lambda: {"took": reactor.durations, "seconds": reactor.busy / 1e9}
         self._reserve = ReserveWatch(self._broker, hold_reserve, reserve_uses)
+        self._broker.engine.pool.look_ahead()
         files = settings[DataSettings]
         limit = settings[BrokerSettings].memory_limit
         self._memory, self._pages = watch_memory(self._broker, limit, files, data_dir, self._restarts)

@@ -1,5 +1,6 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
+from qpidd_py.core.blocks cimport Ahead
 from qpidd_py.core.wire cimport le16
 
 cdef enum:
@@ -35,6 +36,7 @@ cdef class Page
 
 cdef class Pool:
     cdef list free
+    cdef Ahead ahead                        # None: every block is touched when it is needed
     cdef readonly size_t segment_size
     cdef readonly size_t allocated          # octets in segments now alive
     cdef public size_t sparse               # octets that a sweep must win
@@ -62,6 +64,7 @@ cdef class Pool:
     cdef uint8_t* take(self, size_t size) except NULL
     cdef void* fresh_or_reserved(self, size_t size) noexcept
     cpdef size_t held(self) noexcept
+    cpdef size_t touched(self) noexcept
     cdef void trim_idle(self) noexcept
     cdef void give(self, uint8_t* data, size_t size) noexcept
 

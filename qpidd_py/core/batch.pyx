@@ -30,6 +30,7 @@ from libc.stdint cimport uint16_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
+from qpidd_py.core.blocks cimport Ahead, fresh, give_back
 from qpidd_py.core.memory cimport planned_failure, use_reserve
 from qpidd_py.core.wire cimport le16, le32, le64, putle16, putle32, putle64
 
@@ -42,17 +43,8 @@ cdef extern from "crc32c.h" nogil:
 cdef extern from "<malloc.h>" nogil:
     int malloc_trim(size_t pad)
 
-cdef extern from "<sys/mman.h>" nogil:
-    void* mmap(void* p, size_t n, int protection, int flags, int fd, long offset)
-    int munmap(void* p, size_t n)
-    int madvise(void* p, size_t n, int advice)
-    int MADV_HUGEPAGE, PROT_READ, PROT_WRITE, MAP_PRIVATE, MAP_ANONYMOUS
-    void* MAP_FAILED
-
 crc32c_init()
 
-cdef size_t HUGE = 2 << 20
-cdef size_t MAPPED = 1 << 20            # octets; smaller blocks are the allocator's
 cdef size_t POOLED = 256 << 20          # octets of free segments kept for reuse, while they are reused
 cdef size_t KEPT_INPUT = 8 << 20        # octets of a buffer for large frames that is kept for the next one
 cdef size_t SPARSE = 8                  # segments whose memory a sweep must win
@@ -135,7 +127,10 @@ cdef class Pool:
         return <uint8_t*>p
 
     cdef void* fresh_or_reserved(self, size_t size) noexcept:
-        cdef void* p = fresh(size)
+        cdef void* p = self.ahead.take() if size == self.segment_size and self.ahead is not None else NULL
+        if p != NULL:
+            return p
+        p = fresh(size)
         if p == NULL and self.free:
             self.trim()
             p = fresh(size)
@@ -143,19 +138,31 @@ cdef class Pool:
 
     cpdef size_t held(self) noexcept:
         """Octets of segments and of memory kept for them."""
-        return self.allocated + <size_t>len(self.free) * self.segment_size + self.input_capacity
+        return (self.allocated + <size_t>len(self.free) * self.segment_size + self.input_capacity + self.touched())
+
+    cpdef size_t touched(self) noexcept:
+        """Octets that were touched ahead and are not used yet."""
+        return self.ahead.held() if self.ahead is not None else 0
+
+    def look_ahead(self):
+        """From now on a thread touches memory before queues that grow need it."""
+        self.ahead = Ahead.__new__(Ahead, self.segment_size)
 
     def trim(self):
         """Gives memory that is not used back to the system; may take some milliseconds."""
         while self.free:
             give_back(<void*><size_t>self.free.pop(), self.segment_size)
         self.spare = 0
+        if self.ahead is not None:
+            self.ahead.rest(0)
         free(self.lend_input())
         malloc_trim(0)
 
     cdef void trim_idle(self) noexcept:
         """Gives back a quarter of the free segments, and the buffer, that were not needed since the last call."""
         cdef size_t n
+        if self.ahead is not None:
+            self.ahead.rest(self.keep // self.segment_size // 2)
         if not self.input_lent:
             free(self.lend_input())
         self.input_lent = False
@@ -189,34 +196,6 @@ cdef class Pool:
             (<Segment>segment.younger).older = segment.older
         else:
             self.youngest = segment.older
-
-
-cdef void* fresh(size_t size) noexcept:
-    """Memory that goes back to the system when it is given back: large blocks are mapped, on the border of a huge page
-    if one fits in."""
-    cdef uint8_t* p
-    cdef size_t before, mapped = size + (HUGE if size >= HUGE else 0)
-    if size < MAPPED:
-        return malloc(size)
-    p = <uint8_t*>mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-    if <void*>p == MAP_FAILED:
-        return NULL
-    if size < HUGE:
-        return p
-    size = (size + 4095) & ~<size_t>4095
-    before = (HUGE - (<size_t>p & (HUGE - 1))) & (HUGE - 1)
-    if before:
-        munmap(p, before)
-    munmap(p + before + size, mapped - before - size)
-    madvise(p + before, size, MADV_HUGEPAGE)
-    return p + before
-
-
-cdef void give_back(void* p, size_t size) noexcept:
-    if size < MAPPED:
-        free(p)
-    else:
-        munmap(p, size)
 
 
 @cython.final

@@ -73,6 +73,11 @@ cdef uint64_t reserve_used() noexcept nogil:
     return used
 
 
+cdef bint is_scarce() noexcept nogil:
+    """Whether the reserve is used up: what is not needed now must not be asked for, since it would come out of it."""
+    return hooked and reserve == NULL
+
+
 cdef bint use_reserve() noexcept nogil:
     """Gives the reserve back to the system; False if it is used up."""
     global used
