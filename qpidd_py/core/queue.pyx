@@ -28,7 +28,7 @@ from qpidd_py.core.ranges cimport add_or_free, ranges_add, ranges_encode
 from qpidd_py.core.ring cimport (
     ENTRY_REDELIVERED, ENTRY_RETURNED, ENTRY_TIMED, ENTRY_WAITS, ENTRY_WHOLE, GONE, READY, ROOMY, UNACKED, body_of,
     content_of, priority_of, record_of, ring_after, ring_clear, ring_double, ring_find, ring_free, ring_full,
-    ring_merge, ring_trim, room_of)
+    ring_merge, ring_shrink, ring_trim, room_of)
 from qpidd_py.core.shares cimport fair_head
 from qpidd_py.core.wire cimport le64
 
@@ -217,14 +217,15 @@ cdef class Queue:
         return 0
 
     cdef int grow(self) except -1:
-        """Doubles the ring, or squeezes out what is gone when that frees half of it."""
-        cdef uint64_t live = self.ready + self.unacked
-        if self.main.blocks == NULL:
-            ring_double(&self.main)
-        elif live * 2 <= self.main.mask:
-            self.squeeze()
-        else:
-            ring_double(&self.main)
+        """Doubles the ring, or squeezes out what is gone when that frees half of it.  That takes as long as the ring has
+        room, so what was a long queue gets a shorter one."""
+        cdef uint64_t live = self.ready + self.unacked, room = ROOMY
+        if self.main.blocks == NULL or live * 2 > self.main.mask:
+            return ring_double(&self.main)
+        self.squeeze()
+        while room < 4 * live:
+            room *= 2
+        ring_shrink(&self.main, room)
         return 0
 
     cdef void squeeze(self) noexcept:
@@ -465,7 +466,7 @@ cdef class Queue:
 
     cdef int reset(self) except -1:
         """After a change of role: every message is ready; those handed out before say redelivered."""
-        cdef uint64_t i
+        cdef uint64_t i, out
         cdef Entry* e
         cdef Queue level
         if self.levels is not None:
@@ -482,14 +483,18 @@ cdef class Queue:
         self.touched = self.dirty = False
         self.run = 0
         self.next = self.main.head
-        if self.unacked or self.delivered:
+        out = self.unacked
+        if out or self.delivered:
             for i in range(self.main.head, self.main.tail):
                 e = ring_at(&self.main, i)
+                if not out and e.id > self.delivered:
+                    break
                 if self.counts and (e.state == UNACKED or e.id <= self.delivered) and not e.flags & ENTRY_WAITS:
                     e.deliveries += e.deliveries < 0xFFFF
                     e.flags |= ENTRY_RETURNED | ENTRY_WAITS
                 if e.state == UNACKED:
                     e.state = READY
+                    out -= 1
                     self.count(1, -1, 0, e.body)
                 if e.id <= self.delivered:
                     e.flags |= ENTRY_REDELIVERED
@@ -522,9 +527,10 @@ cdef class Queue:
             for level in self.levels:
                 level.merge()
             return 0
-        if self.side.head < self.side.tail or self.main.tail - self.main.head > self.ready + self.unacked:
-            ring_merge(&self.main, &self.side, self.ready + self.unacked)
+        if self.side.head < self.side.tail:
+            ring_merge(&self.main, &self.side)
         self.next = self.main.head
+        self.gone_index = NOWHERE
         self.joining = False
         return 0
 

@@ -111,30 +111,44 @@ cdef bint add_blocks(Ring* r, uint64_t n) noexcept:
     return True
 
 
-cdef int ring_merge(Ring* r, Ring* other, uint64_t live) except -1:
-    """The entries of `other` come into `r`, in order of their ids, without those that are gone; `live` of both are not.
-    A MemoryError changes nothing."""
-    cdef uint64_t capacity = RING, a = r.head, b = other.head
-    cdef Ring merged = Ring(NULL, 0, 0, 0)
-    cdef Entry* x
-    cdef Entry* y
-    while capacity < live:
-        capacity *= 2
-    ring_make(&merged, capacity)
-    while a < r.tail or b < other.tail:
-        x = ring_at(r, a) if a < r.tail else NULL
-        y = ring_at(other, b) if b < other.tail else NULL
-        if y == NULL or (x != NULL and x.id < y.id):
-            a += 1
-        else:
-            x = y
-            b += 1
-        if x.state != GONE:
-            ring_at(&merged, merged.tail)[0] = x[0]
-            merged.tail += 1
+cdef void ring_shrink(Ring* r, uint64_t room) noexcept:
+    """Room for `room` entries, a power of two, if that is less; indexes stay the same.  Without memory nothing changes."""
+    cdef Ring less = Ring(NULL, 0, 0, 0)
+    cdef uint64_t i
+    if room >= room_of(r):
+        return
+    try:
+        ring_make(&less, room)
+    except MemoryError:
+        return
+    for i in range(r.head, r.tail):
+        ring_at(&less, i)[0] = ring_at(r, i)[0]
     ring_clear(r)
-    r[0] = merged
-    other.head = other.tail = 0
+    r.blocks, r.mask = less.blocks, less.mask
+
+
+cdef int ring_merge(Ring* r, Ring* other) except -1:
+    """The entries of `other` come into `r`, in order of their ids.  Those of the shorter ring come into the longer one, from
+    its end: what is older than all of them stays where it is.  A MemoryError changes nothing."""
+    cdef Ring* longer = other if other.tail - other.head > r.tail - r.head else r
+    cdef Ring* shorter = r if longer == other else other
+    cdef uint64_t a = longer.tail, b = shorter.tail, to = a + b - shorter.head
+    cdef Entry* x
+    while room_of(longer) < to - longer.head:
+        ring_double(longer)
+    longer.tail = to
+    while b > shorter.head:
+        x = ring_at(shorter, b - 1)
+        if a > longer.head and ring_at(longer, a - 1).id > x.id:
+            a -= 1
+            x = ring_at(longer, a)
+        else:
+            b -= 1
+        to -= 1
+        ring_at(longer, to)[0] = x[0]
+    ring_clear(shorter)
+    r[0] = longer[0]
+    other[0] = Ring(NULL, 0, 0, 0)
     return 0
 
 

@@ -139,7 +139,7 @@ def test_a_schedule_that_failed_holds(path: Path) -> None:
         ("heard-by-those-that-follow", followers_say_nothing, "liveness: 12 s after its repair"),
         ("it-does-not-know-that-it-has-led", led_is_forgotten, "I1: p1.1@1"),
         ("cut-off-in-the-middle-of-a-difference", told_is_held, "I1: p1.2@1"),
-        ("listed-before-it-has-caught-up", listed_before_it_has_caught_up, "I1: p1.2@2"),
+        ("listed-before-it-has-caught-up", listed_before_it_has_caught_up, "I1: p1.1@1"),
         ("recorded-before-it-has-caught-up", listed_before_it_has_caught_up, "I1: p1.2@2"),
         ("only-the-registry-knows-the-primary", registry_names_no_broker, "liveness: 20 s after the repair"),
     ],
