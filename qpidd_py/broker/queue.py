@@ -72,11 +72,13 @@ def relimit(core: Queue, arguments: Mapping[str, Any]) -> None:
 
 
 class Effect(NamedTuple):
-    """What holds for a queue by its arguments and the policies (`policies.py`)."""
+    """What holds for a queue or an exchange by its arguments and the policies (`policies.py`)."""
 
     arguments: Mapping[str, Any]
     policy: str = ""
     operator: str = ""
+    ha: Mapping[str, Any] = {}
+    """What the policy says of replication: in force for what was declared under it."""
 
 
 class DeclaredQueue:

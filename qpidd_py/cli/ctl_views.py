@@ -60,6 +60,7 @@ def _peer(part: int) -> Column:
 
 
 _POLICY: Final = ("vhost", "name", "pattern", "apply-to", "definition", "priority")
+_EFFECT: Final = {name: _of(name) for name in ("policy", "operator_policy", "effective", "not_in_force")}
 _SHOVEL: Final = ("vhost", "name", "state", "source", "destination", "moved", "pending", "reason")
 _IN_HOST: Final = {"vhost": "vhost"}
 _PATTERNS: Final = {name: _of(name) for name in ("configure", "write", "read")}
@@ -115,16 +116,14 @@ LISTS: Final[Mapping[str, View]] = {
             "auto_delete": _of("auto_delete"),
             "exclusive": _of("exclusive"),
             "arguments": _of("arguments"),
-            "policy": _of("policy"),
-            "operator_policy": _of("operator_policy"),
-            "effective": _of("effective"),
+            **_EFFECT,
         },
         ("name", "messages"),
         _IN_HOST,
     ),
     "list_exchanges": View(
         "exchange.list",
-        {name: _of(name) for name in ("name", "type", "durable", "auto_delete", "internal", "arguments")},
+        {name: _of(name) for name in ("name", "type", "durable", "auto_delete", "internal", "arguments")} | _EFFECT,
         ("name", "type"),
         _IN_HOST,
     ),

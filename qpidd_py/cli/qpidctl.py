@@ -64,7 +64,7 @@ def make_parser() -> Parser:
             add_vhost_option(sub.add_argument)
         if verb.policy:
             sub.add_argument("--priority", type=int, default=0, metavar="N", help="the highest one counts (default 0)")
-            sub.add_argument("--apply-to", default="all", metavar="WHAT", help="queues or all, which is the same here")
+            sub.add_argument("--apply-to", default="all", metavar="WHAT", help="queues, exchanges or all (the default)")
         if verb.hashes:
             sub.add_argument("--scram", action="store_true", help=SCRAM_HELP)
         sub.set_defaults(**verb.fixed)
@@ -144,10 +144,11 @@ def _definition(options: Options) -> Any:
         raise UsageError(f"definition {options.definition!r:.80} is no JSON: {error}") from None
 
 
-def _set_policy(options: Options, ask: Ask) -> None:
+def _set_policy(options: Options, ask: Ask) -> Any:
+    """What the broker says of it, too: a part may not be in force."""
     definition = _definition(options)
     fields = {name: getattr(options, name) for name in ("name", "vhost", "operator", "pattern", "priority")}
-    ask("policy.set", **fields, **{"apply-to": options.apply_to}, definition=definition)
+    return ask("policy.set", **fields, **{"apply-to": options.apply_to}, definition=definition)
 
 
 def _policy_verbs(operator: bool) -> dict[str, Verb]:

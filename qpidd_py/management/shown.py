@@ -43,16 +43,29 @@ def show_queue(queue: DeclaredQueue) -> Json:
         "alert": core.watch is not None and core.watch.alerting,
         **_show_window(queue),
         "arguments": to_json(queue.arguments),
-        "policy": queue.effect.policy,
-        "operator_policy": queue.effect.operator,
-        "effective": _show_effect(queue),
+        **_show_policies(queue),
     }
 
 
-def _show_effect(queue: DeclaredQueue) -> Json:
-    """What the policies have changed."""
-    found = queue.effect.arguments
-    return {name: to_json(value) for name, value in found.items() if value != queue.arguments.get(name)}
+def _show_policies(thing: DeclaredQueue | Exchange) -> Json:
+    """Which count, what they have changed, and what of them is not in force."""
+    effect, lies_out = thing.effect, lies_outside(thing)
+    changed = {name: value for name, value in effect.arguments.items() if value != thing.arguments.get(name)}
+    return {
+        "policy": effect.policy,
+        "operator_policy": effect.operator,
+        "effective": to_json({**changed, **({} if lies_out else effect.ha)}),
+        "not_in_force": {name: lies_out for name in effect.ha if lies_out},
+    }
+
+
+def lies_outside(thing: DeclaredQueue | Exchange) -> str:
+    """Why the `ha-mode` of a policy is not in force; empty if it is."""
+    if thing.level == "all" or (isinstance(thing, Exchange) and thing.predeclared):
+        return ""
+    if isinstance(thing, DeclaredQueue) and thing.exclusive:
+        return "a queue that ends with its connection is not replicated"
+    return f"declared with qpid.replicate={thing.level}, or before the policy"
 
 
 def _show_window(queue: DeclaredQueue) -> Json:
@@ -83,6 +96,7 @@ def show_exchange(exchange: Exchange, host: str) -> Json:
         **_show_shadow(exchange),
         **({} if exchange.numbers is None else {"numbered": exchange.numbers.last}),
         "arguments": to_json(exchange.arguments),
+        **_show_policies(exchange),
     }
 
 
