@@ -115,11 +115,12 @@ class Policies:
         self._sorted = [[policy for key, policy in found if key.kind == kind] for kind in KINDS]
         self._replicating = any(policy.ha for policy in self._all.values())
 
-    def _found(self, target: str, name: str) -> list[Policy | None]:
+    def _found(self, target: str, name: str) -> tuple[Policy | None, Policy | None]:
         """The policy and the operator policy that count."""
         if not self._all or _is_ours(target, name):
-            return [None] * len(KINDS)
-        return [next((each for each in policies if each.fits(target, name)), None) for policies in self._sorted]
+            return None, None
+        policy, operator = (next((each for each in known if each.fits(target, name)), None) for known in self._sorted)
+        return policy, operator
 
     def concerns(self, key: Key, target: str, name: str, effect: Effect) -> bool:
         """Whether the policy `key`, which has changed, may change this effect."""
@@ -139,12 +140,14 @@ class Policies:
             return Effect(declared)
         arguments = canonical(declared) if target == QUEUES else dict(declared)
         quorum = arguments.get(QUEUE_TYPE) == "quorum"
-        for policy in filter(None, found):
-            for argument, value in policy.arguments[target].items():
+        for each in filter(None, found):
+            for argument, value in each.arguments[target].items():
                 if quorum or argument not in QUORUM_ONLY:
                     arguments[argument] = _merged(argument, arguments.get(argument), value)
-        names = [policy.name if policy is not None else "" for policy in found]
-        return Effect(arguments, *names, found[0].ha if found[0] is not None else {})
+        policy, operator = found
+        return Effect(
+            arguments, policy.name if policy else "", operator.name if operator else "", policy.ha if policy else {}
+        )
 
 
 def _is_ours(target: str, name: str) -> bool:

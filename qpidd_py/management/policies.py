@@ -40,7 +40,8 @@ class PolicyRequests(SettingRequests):
                 yield {"name": key.name, "vhost": key.host, "operator": kind == OPERATOR, **value}
 
     def _set(self, arguments: Json) -> Slices:
-        key, value = self._key(arguments), {name: arguments.get(name, default) for name, default in _DEFAULTS.items()}
+        key = self._key(arguments)
+        value: Json = {name: arguments.get(name, default) for name, default in _DEFAULTS.items()}
         self.check(key, value)
         outside = (yield from self._outside(arguments, value)) if HA_MODE in value["definition"] else []
         self.check_room(key, POLICIES_MAX)

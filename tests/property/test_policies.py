@@ -149,6 +149,6 @@ def test_what_is_declared_is_replicated_if_the_policy_that_counts_says_so(histor
     for target in ("queues", "exchanges"):
         do(primary, "drop", name, target[:-1])
         do(primary, target[:-1], name, {})
-        found = (primary.vhost.queues if target == "queues" else primary.vhost.exchanges)[name]  # type: ignore[index]
+        found = (primary.vhost.queues if target == "queues" else primary.vhost.exchanges)[name]
         says = "ha-mode" in best(primary, POLICY, target, name)[1]
         assert (found.level, bool(found.position)) == (("all", True) if says else ("none", False))

@@ -243,7 +243,7 @@ def test_a_change_that_comes_again_and_again_leaves_nothing_out(house: House, mo
 def test_dead_letters_stay_by_a_policy_of_quorum_queues_only(house: House) -> None:
     house.declare("q", queue_type="quorum")
     house.declare("q2")
-    keys = {"dead_letter_exchange": "amq.fanout", "overflow": "reject-publish"}
+    keys: dict[str, Any] = {"dead_letter_exchange": "amq.fanout", "overflow": "reject-publish"}
     house.policy(dead_letter_strategy="at-least-once", **keys)
     assert [house.broker.vhost.queues[name].core.keeps for name in ("q", "q2")] == [True, False]
     house.policy(**keys)

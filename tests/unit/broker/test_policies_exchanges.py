@@ -1,4 +1,4 @@
-"""Policies for exchanges: what no binding takes goes to the alternate exchange of the policy, at once, on all brokers."""
+"""Policies for exchanges: what no binding takes goes to the alternate exchange of the policy, on all brokers."""
 
 from typing import Any
 
