@@ -1,4 +1,4 @@
-"""Several brokers are asked at the same time: a dead one costs its own time limit, and delays no answer.       Shell."""
+"""Several brokers are asked at the same time: a dead one costs its own time limit, and delays no answer.      Shell."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
