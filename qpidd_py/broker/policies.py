@@ -23,6 +23,7 @@ from qpidd_py.broker.exchange import FAILOVER
 from qpidd_py.broker.policy_keys import (
     APPLY_TO,
     ARGUMENTS,
+    CLASSIC_ONLY,
     HA,
     HA_MODE,
     KINDS,
@@ -139,10 +140,10 @@ class Policies:
         if not any(found):
             return Effect(declared)
         arguments = canonical(declared) if target == QUEUES else dict(declared)
-        quorum = arguments.get(QUEUE_TYPE) == "quorum"
+        others = CLASSIC_ONLY if arguments.get(QUEUE_TYPE) == "quorum" else QUORUM_ONLY
         for each in filter(None, found):
             for argument, value in each.arguments[target].items():
-                if quorum or argument not in QUORUM_ONLY:
+                if argument not in others:
                     arguments[argument] = _merged(argument, arguments.get(argument), value)
         policy, operator = found
         return Effect(

@@ -19,6 +19,7 @@ from qpidd_py.broker.arguments import (
     MAX_LENGTH,
     MESSAGE_TTL,
     OVERFLOW,
+    QUEUE_MODE,
     check_argument,
 )
 
@@ -31,7 +32,8 @@ APPLY_TO: Final = (QUEUES, EXCHANGES, "all")
 LOWEST: Final = (EXPIRES, MESSAGE_TTL, MAX_LENGTH, MAX_BYTES, DELIVERY_LIMIT, CONSUMER_TIMEOUT)
 """Of these the lowest number counts."""
 QUORUM_ONLY: Final = (DELIVERY_LIMIT, DEAD_LETTER_STRATEGY)
-_OTHERS: Final = (OVERFLOW, DEAD_LETTER_EXCHANGE, DEAD_LETTER_KEY, DEAD_LETTER_STRATEGY)
+CLASSIC_ONLY: Final = (QUEUE_MODE,)
+_OTHERS: Final = (OVERFLOW, DEAD_LETTER_EXCHANGE, DEAD_LETTER_KEY, DEAD_LETTER_STRATEGY, QUEUE_MODE)
 
 
 def _keys(*arguments: str) -> Mapping[str, str]:
@@ -73,7 +75,6 @@ _REASONS: Final[Mapping[str, str]] = {
     "ha-sync-batch-size": "the difference is sent in slices of octets, all queues together: see ha-slice-size",
     "ha-promote-on-shutdown": _PROMOTE,
     "ha-promote-on-failure": _PROMOTE,
-    "queue-mode": "what is paged out is the broker's decision; see memory-limit and page-folder",
     **dict.fromkeys(("queue-master-locator", "queue-leader-locator", "initial-cluster-size"), _LEADER),
     **dict.fromkeys(("max-age", "stream-max-segment-size-bytes"), _STREAM),
     **dict.fromkeys(("max-in-memory-length", "max-in-memory-bytes"), "see memory-limit and page-folder"),

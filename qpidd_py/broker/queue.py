@@ -16,6 +16,7 @@ from qpidd_py.broker.arguments import (
     MAX_PRIORITY,
     MESSAGE_TTL,
     OVERFLOW,
+    QUEUE_MODE,
     QUEUE_TYPE,
     REPLICATE,
     SINGLE_CONSUMER,
@@ -117,6 +118,11 @@ class DeclaredQueue:
         self.effect = effect
         # without a client that deletes it
         self.may_end = self.exclusive or self.auto_delete or EXPIRES in effect.arguments
+
+    @property
+    def lazy(self) -> bool:
+        """Its messages leave memory as soon as they can."""
+        return not self.gone and self.effect.arguments.get(QUEUE_MODE) == "lazy"
 
     @property
     def browse_only(self) -> bool:

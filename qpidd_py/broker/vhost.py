@@ -260,10 +260,12 @@ class VHost:
     def queue_limited(self, queue: DeclaredQueue) -> None:
         """A policy has changed what holds for it."""
         self.routing.queue_limited(queue)
+        self.configuration.common.set_mode(queue)
         self.endings.idle.used(queue)
 
     def queue_created(self, queue: DeclaredQueue) -> None:
         self.routing.queue_created(queue)
+        self.configuration.common.set_mode(queue)
         self.depths.created(queue)
 
     def delays(self, exchange: Exchange, queue: DeclaredQueue) -> None:
@@ -272,6 +274,7 @@ class VHost:
     def queue_dropped(self, queue: DeclaredQueue, cancelled: Cancelled) -> None:
         """Tells its consumers."""
         self.endings.dropped(queue)
+        self.configuration.common.set_mode(queue)
         self.depths.dropped(queue)
         for connection, channel, tag in cancelled:
             connection.consumer_cancelled(channel, tag)

@@ -60,9 +60,14 @@ def _policies(item: Mapping[str, Any]) -> Json:
     return {
         "policy": item["policy"] or None,
         "operator_policy": item["operator_policy"] or None,
-        "effective_policy_definition": {name.removeprefix("x-"): value for name, value in item["effective"].items()},
-        **({"policy_not_in_force": item["not_in_force"]} if item["not_in_force"] else {}),
+        "effective_policy_definition": _keys(item["effective"]),
+        **({"policy_not_in_force": _keys(item["not_in_force"])} if item["not_in_force"] else {}),
     }
+
+
+def _keys(arguments: Mapping[str, Any]) -> Json:
+    """Of a policy's definition."""
+    return {name.removeprefix("x-"): value for name, value in arguments.items()}
 
 
 def binding(item: Mapping[str, Any]) -> Json:

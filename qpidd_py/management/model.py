@@ -225,7 +225,10 @@ class Management:
 
     def _queue_list(self, arguments: Json) -> Iterator[Json]:
         queues = [queue for vhost in hosts_of(self.broker, arguments) for queue in vhost.queues.values()]
-        return (show_queue(queue) for queue in _sorted(queues, lambda each: (each.host, each.name)))
+        return (
+            show_queue(queue, self.broker.configurations.common.paged)
+            for queue in _sorted(queues, lambda each: (each.host, each.name))
+        )
 
     def _queue_peek(self, arguments: Json, asker: ClientConnection | None) -> Generator[Reading, None, list[Json]]:
         name, limit = arguments.get("queue"), arguments.get("limit", 10)

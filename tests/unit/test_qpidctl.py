@@ -242,7 +242,7 @@ def test_the_brokers_of_a_cluster(ctl: Ctl, server: SocketBroker) -> None:
     assert f"{server.address}\tstandalone\tfake\t1\t{{}}\n" in text, "it has no cluster"
     gone = f"127.0.0.1:{closed_port()}"
     server.broker.limit("disk", "3 octets are free")
-    server.broker.hooks = InCluster(server.address, gone)
+    server.broker.hooks = InCluster(server.address, gone)  # type: ignore[assignment]
     here, there = json.loads(ctl("--json", "cluster_status")[1])["brokers"]
     assert here["alarms"] == {"disk": "3 octets are free"} and here["version"] == "1"
     assert there["address"] == gone and there["error"].startswith("ConnectionRefusedError")
@@ -253,7 +253,7 @@ def test_a_report_is_short_and_has_no_passwords(ctl: Ctl, server: SocketBroker) 
     vhost = server.broker.vhost
     for number in range(300):
         vhost.declare_queue(None, f"queue {number}", True, False, False, {})
-    server.broker.options = lambda: {"port": 5672, "ha-password": "hidden"}
+    server.broker.options = lambda: {"port": "5672", "ha-password": "hidden"}
     uri, secret = "amqp://me:hush-hush@elsewhere", {"src-protocol": "amqp091", "dest-protocol": "amqp091"}
     value = {**secret, "src-uri": uri, "dest-uri": uri, "src-queue": "a", "dest-queue": "b"}
     assert ctl("set_parameter", "shovel", "s", json.dumps(value)) == (0, "")

@@ -250,6 +250,29 @@ def test_dead_letters_stay_by_a_policy_of_quorum_queues_only(house: House) -> No
     assert not house.broker.vhost.queues["q"].core.keeps
 
 
+def test_a_lazy_queue_by_policy_and_by_argument(house: House) -> None:
+    lazy = house.broker.configurations.common.lazy
+    for name, arguments in {"q": {}, "q2": {"queue_mode": "default"}, "q3": {"queue_type": "quorum"}}.items():
+        house.declare(name, **arguments)
+    house.declare("own", queue_mode="lazy", max_priority=2)
+    vhost = house.broker.vhost
+    levels = vhost.queues["own"].core.levels
+    assert levels and list(lazy) == levels
+    house.policy(queue_mode="lazy")
+    assert list(lazy) == [*levels, vhost.queues["q"].core], "the argument default wins, and quorum queues have no mode"
+    assert house.shown("q")["not_in_force"] == {"x-queue-mode": "this broker has no page file: see page-folder"}
+    house.broker.configurations.common.paged = True
+    assert house.shown("q") == {"policy": "p", "operator_policy": "", "effective": {"x-queue-mode": "lazy"}}
+    backup = house.broker.backup()
+    assert backup.vhost.queues["q"].core in backup.configurations.common.lazy
+    house.policy("p2", queue_mode="default", priority=1)
+    assert list(lazy) == levels
+    house.ask("policy.clear", name="p2")
+    for name in ("q", "own"):
+        vhost.delete_queue(None, name, False, False)
+    assert not lazy
+
+
 def test_a_step_changes_few_queues(house: House) -> None:
     """50,000 queues in two steps took 0.4 s each."""
     for number in range(250):
@@ -297,13 +320,13 @@ GOOD: dict[str, Any] = {"pattern": "q", "apply-to": "all", "priority": 0, "defin
         ({"definition": {"message-deduplication": True}}, "it begins with the queue or exchange"),
         ({"definition": {"queue-master-locator": "min-masters"}}, "the primary is the leader of all queues"),
         ({"definition": {"federation-upstream-set": "all"}}, "see `qpid-route`"),
-        ({"definition": {"queue-mode": "lazy"}}, "what is paged out is the broker's decision"),
+        ({"definition": {"queue-mode": "fast"}}, "'fast' is not one of default, lazy"),
         ({"definition": {"nonsense": 1}}, "key 'nonsense' of the definition: expected one of expires"),
     ],
 )
 def test_what_is_no_policy_is_refused(house: House, change: dict[str, Any], text: str) -> None:
     for kind in KINDS:
-        if kind == POLICY or "overflow" not in change.get("definition", {}):
+        if kind == POLICY or not {"overflow", "queue-mode"} & set(change.get("definition", {})):
             with pytest.raises(ValueError, match=r"^[^\n]*$") as refused:
                 check_policy(kind, {**GOOD, **change})
             assert text in str(refused.value)
