@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from qpidd_py.amqp.fields import encode_table
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.setting_kinds import check_setting
 from qpidd_py.broker.settings import MOST, Key
@@ -35,6 +36,7 @@ class SettingRequests:
         self.check_primary()
         try:
             check_setting(key.kind, value)
+            encode_table(value)  # a number may be too large for the log
         except ValueError as error:
             raise RequestError(f"{key.kind} {key.name!r}: {error}") from None
 

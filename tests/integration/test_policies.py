@@ -148,6 +148,10 @@ def test_a_policy_that_was_answered_outlives_a_primary_that_is_killed_at_once(tm
         cluster.close()
 
 
+def is_paged(cluster: Users, name: str, octets: float) -> bool:
+    return bool(cluster.ask(name, "broker.info")["paged"]["octets"] > octets)
+
+
 def is_active(cluster: Users, name: str) -> bool:
     return cluster.states()[name] == "active"
 
@@ -165,7 +169,7 @@ def test_a_lazy_queue_leaves_memory_on_all_brokers_and_comes_back(tmp_path: Path
         assert not cluster.ask("a", "broker.info")["paged"]["octets"]
         cluster.ctl("set_policy", "lazy", "^q", '{"queue-mode": "lazy"}')
         for name in "abc":
-            wait_for(lambda name=name: cluster.ask(name, "broker.info")["paged"]["octets"] > 0.8 * size * number, TIME)
+            wait_for(partial(is_paged, cluster, name, 0.8 * size * number), TIME)
         cluster.brokers["a"].kill()
         name = cluster.promote_newest("b", "c")
         wait_for(partial(is_active, cluster, name), TIME, lambda: str(cluster.states()))

@@ -345,6 +345,17 @@ def test_an_operators_policy_has_numbers_only(house: House) -> None:
     check_policy(OPERATOR, GOOD)
 
 
+def test_a_number_that_no_log_can_carry_is_refused(house: House) -> None:
+    """It went through as an exception of the broker."""
+    assert "no field can carry the number 1180591620717411303424" in house.policy(max_length=1 << 70)
+    assert "1180591620717411303424" in house.ask("limit.set", vhost="/", limits={"max-queues": 1 << 70})
+    uri = "amqp://"
+    shovel = {"src-uri": uri, "dest-uri": uri, "src-queue": "a", "dest-queue": "b", "src-prefetch-count": 1 << 70}
+    answer = house.ask("parameter.set", vhost="/", component="shovel", name="s", value=shovel)
+    assert isinstance(answer, str)
+    assert house.ask("policy.list") == house.ask("limit.list") == []
+
+
 def test_there_are_not_too_many(house: House) -> None:
     for number in range(POLICIES_MAX):
         assert house.policy(f"p{number}", max_length=number + 1) == {}
