@@ -20,7 +20,13 @@ from tests.unit.broker.peer import Replicated
 NAMES: Final = ("a", "ab", "b", "amq.direct")
 PATTERNS: Final = ("", "a", "^a$", "b$", "^amq", "x")
 DEFINITIONS: Final[Mapping[str, Mapping[str, Any]]] = {
-    "queues": {"max-length": 5, "message-ttl": 60_000, "overflow": "reject-publish", "delivery-limit": 3},
+    "queues": {
+        "max-length": 5,
+        "message-ttl": 60_000,
+        "overflow": "reject-publish",
+        "delivery-limit": 3,
+        "queue-mode": "lazy",
+    },
     "exchanges": {"alternate-exchange": "b", "ha-mode": "all"},
 }
 ARGUMENTS: Final[tuple[dict[str, Any], ...]] = (
@@ -94,7 +100,8 @@ def model(broker: Replicated, target: str, name: str, declared: Mapping[str, Any
         for key, value in source.items():
             argument = key if key == "alternate-exchange" else f"x-{key}"
             known = (key == "alternate-exchange") == (target == "exchanges") and key not in HA
-            if not known or (key == "delivery-limit" and declared.get("x-queue-type") != "quorum"):
+            quorum = declared.get("x-queue-type") == "quorum"
+            if not known or (key == "delivery-limit" and not quorum) or (key == "queue-mode" and quorum):
                 continue
             if key in NUMBERS:
                 found[argument] = min(found.get(argument, value), value)
@@ -107,6 +114,7 @@ def check(broker: Replicated) -> None:
     vhost = broker.vhost
     for name, queue in vhost.queues.items():
         assert queue.effect == model(broker, "queues", name, queue.arguments)
+        assert (queue.core in broker.configurations.common.lazy) == ("x-queue-mode" in queue.effect.arguments)
         assert queue.core.max_count == queue.effect.arguments.get("x-max-length", (1 << 64) - 1)
     own = {"", "amq.failover"}
     for name, exchange in vhost.exchanges.items():
