@@ -125,7 +125,8 @@ class Pager:
         self._look_behind(busy)
         self._look_for_rot()
         self.read()
-        in_use = self._slots.end > 0 and (self._in_use or pool.paged > 0)
+        scarce = octets > 0 or not self._common.lazy  # lazy queues come and go, which is no news
+        in_use = self._slots.end > 0 and (self._in_use or (pool.paged > 0 and scarce))
         if in_use != self._in_use:
             self._in_use = in_use
             log_notice(log, "%s", "messages leave memory" if self._in_use else "the page file is empty again")

@@ -105,6 +105,8 @@ def test_lazy_queues_leave_though_there_is_room() -> None:
     process.publish(2 * MIB)
     process.tick(RETRY)
     assert process.written() and process.engine.pool.paged
+    process.tick()
+    assert process.told == ["failed"], "there is room, so that messages leave memory is no news"
 
 
 def test_a_slow_file_makes_publishers_wait_before_the_limit() -> None:

@@ -7,6 +7,7 @@ from pamqp.commands import Exchange, Queue
 
 from qpidd_py.broker.policies import check_policy
 from qpidd_py.broker.policy_keys import POLICY
+from qpidd_py.http import views
 from qpidd_py.management.model import Management
 from tests.unit.broker.peer import Peer
 from tests.unit.broker.test_policies import GOOD, House
@@ -65,6 +66,18 @@ def test_an_explicit_argument_wins_and_is_shown_as_not_in_force(house: House) ->
         assert found["not_in_force"] == dict.fromkeys(
             RABBITS, "declared with qpid.replicate=none, or before the policy"
         )
+
+
+def test_the_http_api_shows_it_as_rabbitmq_does_and_what_is_not_in_force(house: House) -> None:
+    ha(house, definition={**RABBITS, "queue-mode": "lazy", "alternate-exchange": "x"})
+    house.declare("q")
+    exchange(house, "e", NONE)
+    queue = views.queue(house.ask("queue.list")[0], "node")
+    assert (queue["policy"], queue["operator_policy"], queue["effective_policy_definition"]) == ("ha", None, RABBITS)
+    assert queue["policy_not_in_force"] == {"queue-mode": "this broker has no page file: see page-folder"}
+    (found,) = (views.exchange(each) for each in house.ask("exchange.list") if each["name"] == "e")
+    assert found["effective_policy_definition"] == {"alternate-exchange": "x"}
+    assert set(found["policy_not_in_force"]) == set(RABBITS)
 
 
 def test_exclusive_queues_are_not_replicated_and_say_so(house: House) -> None:
