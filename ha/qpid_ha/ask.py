@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from qpidd_py.cli.client_socket import BrokerError, Deadline, ManagementSocket, Target
+from qpidd_py.cli.members import of_each
 from qpidd_py.cli.output import describe
 from qpidd_py.cli.target import brokers_of
 
@@ -47,23 +48,7 @@ def ask_all(target: Target, deadline: Deadline, method: str, arguments: Mapping[
         addresses = brokers_of(first.get("brokers_url", ""))
         if not addresses:
             return [(target.address, ask_on(broker, method, arguments))]
-    import threading
-
-    answers: dict[str, Answer] = {}
-
-    def work(address: str) -> None:
-        try:
-            answers[address] = ask(target.at(address), deadline, method, arguments)
-        except Exception as error:  # each broker has its own line
-            answers[address] = error
-
-    threads = [threading.Thread(target=work, args=(address,), daemon=True) for address in addresses]
-    for thread in threads:
-        thread.start()
-    late = TimeoutError(deadline.text)
-    for thread in threads:
-        thread.join(deadline.seconds + 0.5 if deadline.seconds else None)
-    return [(address, answers.get(address, late)) for address in addresses]
+    return of_each(addresses, lambda each: ask(target.at(each), deadline, method, arguments), deadline.seconds)
 
 
 def as_object(address: str, answer: Answer) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from qpidd_py.broker.queue import LOCAL_NUMBERS, DeclaredQueue
 from qpidd_py.broker.settings import Settings
 from qpidd_py.broker.snapshot import Records
 from qpidd_py.core.engine import Engine
+from qpidd_py.core.queue import Queue
 
 
 class Common:
@@ -25,6 +26,10 @@ class Common:
         """Those with names."""
         self.queues_of: Counter[str] = Counter()
         """User -> queues that this user has declared."""
+        self.lazy: dict[Queue, int] = {}
+        """Those whose messages leave memory first, and what `core/lazy.pyx` keeps of each."""
+        self.paged = False
+        """Whether messages can leave memory at all."""
         self.next_number = 1
         self._last_local = LOCAL_NUMBERS
 
@@ -37,6 +42,14 @@ class Common:
         """The same of one that is not replicated."""
         self._last_local += 1
         return self._last_local
+
+    def set_mode(self, queue: DeclaredQueue) -> None:
+        """It has come, has gone, or a policy has changed what holds for it."""
+        for core in queue.core.levels or (queue.core,):
+            if queue.lazy:
+                self.lazy.setdefault(core, 0)
+            else:
+                self.lazy.pop(core, None)
 
     def came(self, user: str) -> None:
         """A queue of this user."""

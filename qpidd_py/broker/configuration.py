@@ -28,7 +28,8 @@ from qpidd_py.broker.exchange import FAILOVER, PREDECLARED, Binding, Exchange, b
 from qpidd_py.broker.numbering import NUMBER, Numbers
 from qpidd_py.broker.operations import Operation, octets
 from qpidd_py.broker.policies import Policies
-from qpidd_py.broker.queue import DeclaredQueue, limit
+from qpidd_py.broker.policy_keys import EXCHANGES, QUEUES
+from qpidd_py.broker.queue import DeclaredQueue, Effect, limit
 from qpidd_py.broker.shadow import give_queue, queue_name
 from qpidd_py.core.engine import Engine
 from qpidd_py.errors import LinkError
@@ -69,12 +70,14 @@ class Configuration:
         self.records = common.records
         self.settings = common.settings
         self.debris = Debris(self.records, self._unlink)
-        self._alternates: Counter[str] = Counter()  # name -> exchanges that have it as their alternate, there or not
-        self._alternates_of_queues: Counter[str] = Counter()
+        self._alternates: Counter[str] = Counter()  # name -> exchanges and queues that have it, there or not
+        policies = Policies(self.settings, host)
         for name, kind in PREDECLARED.items():
-            self.exchanges[name] = make_exchange(kind, name, True, False, name == FAILOVER, {})
+            exchange = self.exchanges[name] = make_exchange(kind, name, True, False, name == FAILOVER, {})
+            exchange.take(policies.effect(EXCHANGES, name, {}))
+            self._count(exchange.alternate, 1)
         self._observer = observe(self)
-        self.effects = Effects(engine, Policies(self.settings, host), self.queues, self._observer)
+        self.effects = Effects(engine, policies, self.queues, self.exchanges, self._observer, self._redirect)
 
     # ------------------------------------------------------------ mutators, both on a primary and on a backup
 
@@ -83,7 +86,7 @@ class Configuration:
         arguments = operation["arguments"]
         kept = position > 0 and arguments[REPLICATE] == "all"
         core = self._engine.create_queue(number, operation["name"], kept, self.host)
-        effect = self.effects.policies.effect(operation["name"], arguments)
+        effect = self.effects.policies.effect(QUEUES, operation["name"], arguments)
         limit(core, effect.arguments, str(operation.get("secret", "")))
         flags = operation["durable"], operation["exclusive"], operation["auto_delete"]
         queue = DeclaredQueue(core, *flags, arguments, effect)
@@ -93,8 +96,7 @@ class Configuration:
         queue.user = str(operation.get("user", ""))  # an operation of an older version has none
         self.queues[queue.name] = queue
         self.common.came(queue.user)
-        if queue.alternate is not None:
-            self._alternates_of_queues[queue.alternate] += 1
+        self._count(queue.alternate, 1)
         self._observer.queue_created(queue)
         durable, exclusive, auto_delete = flags
         known = {"durable": durable, "exclusive": exclusive, "auto_delete": auto_delete, "user": queue.user}
@@ -118,8 +120,7 @@ class Configuration:
         self.records.drop(queue.position)
         self.records.drop(queue.used_position)
         self.common.went(queue.user)
-        if queue.alternate is not None:
-            _count_down(self._alternates_of_queues, queue.alternate)
+        self._count(queue.alternate, -1)
         cancelled = self._engine.delete_queue(queue.core)  # forgets the routes too
         self._observer.queue_dropped(queue, cancelled)
         self.events.note("queueDelete", queue=queue.name)
@@ -135,6 +136,7 @@ class Configuration:
             operation["arguments"],
         )
         exchange.position = position
+        exchange.take(self.effects.policies.effect(EXCHANGES, exchange.name, exchange.arguments))
         self.records.put(position, payload)
         if has_queue(exchange.type, exchange.arguments):
             self._give_queue(exchange, operation)
@@ -142,8 +144,8 @@ class Configuration:
             exchange.numbers = Numbers(exchange.name, self.records, position > 0, self.host)
         self.exchanges[exchange.name] = exchange
         self.links += 1
-        self._alternates[exchange.alternate or ""] += 1
-        if self._alternates[exchange.name]:
+        self._count(exchange.alternate, 1)
+        if self.is_alternate(exchange.name):
             self._engine.forget_routes()
         flags = {"durable": operation["durable"], "auto_delete": operation["auto_delete"]}
         self.events.note("exchangeDeclare", exchange=exchange.name, type=exchange.type, **flags)
@@ -185,14 +187,27 @@ class Configuration:
         self.records.drop(exchange.position)
         if exchange.numbers is not None:
             self.records.drop(exchange.numbers.position)
-        _count_down(self._alternates, exchange.alternate or "")
+        self._count(exchange.alternate, -1)
         self.links += 1
         self._engine.forget_routes(None if linked else exchange.mark)  # linked: others may ask for headers no longer
         self.events.note("exchangeDelete", exchange=exchange.name)
 
+    def _redirect(self, exchange: Exchange, effect: Effect) -> None:
+        """By a policy; the caller forgets the routes."""
+        self._count(exchange.alternate, -1)
+        exchange.take(effect)
+        self._count(exchange.alternate, 1)
+        self.links += 1
+
+    def _count(self, alternate: str | None, change: int) -> None:
+        if alternate is not None:
+            self._alternates[alternate] += change
+            if not self._alternates[alternate]:
+                del self._alternates[alternate]
+
     def is_alternate(self, name: str) -> bool:
         """Whether some exchange or queue has it as its alternate."""
-        return bool(self._alternates[name] or self._alternates_of_queues[name])
+        return name in self._alternates
 
     def create_binding(self, binding: Binding, position: int, payload: bytes) -> None:
         binding.position = position
@@ -335,12 +350,6 @@ class Configuration:
         found += [numbers.position for numbers in self.numbers()]
         found += [binding.position for binding in self.bindings()]
         return [position for position in found if position]
-
-
-def _count_down(counts: Counter[str], name: str) -> None:
-    counts[name] -= 1
-    if not counts[name]:
-        del counts[name]
 
 
 _APPLY: Final[dict[str, Callable[[Configuration, Operation, int, bytes], None]]] = {

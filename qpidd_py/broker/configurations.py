@@ -17,7 +17,7 @@ from qpidd_py.broker.exchange import Binding
 from qpidd_py.broker.host_settings import HOST_KIND, host_of
 from qpidd_py.broker.operation_rules import check_operation
 from qpidd_py.broker.operations import Operation
-from qpidd_py.broker.policies import KINDS as POLICIES
+from qpidd_py.broker.policy_keys import KINDS as POLICIES
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.broker.settings import Key
 from qpidd_py.broker.snapshot import decode_snapshot
@@ -52,14 +52,12 @@ class Configurations:
 
     def _come(self, host: str) -> None:
         self._hosts[host] = Configuration(self._engine, host, self.common, self._observe)
-        if host != HOST:
-            self._hosts[host].effects.changed()  # a policy may have come before
 
     def _setting_changed(self, key: Key) -> None:
         if key.kind == HOST_KIND:
             self._host_changed(key.host)
         elif key.kind in POLICIES and key.host in self._hosts:
-            self._hosts[key.host].effects.changed()
+            self._hosts[key.host].effects.changed(key)
 
     def _host_changed(self, host: str) -> None:
         there = self.settings.get(Key(HOST_KIND, host, "")) is not None

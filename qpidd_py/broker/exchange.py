@@ -26,7 +26,7 @@ from qpidd_py.broker.followed import Followed
 from qpidd_py.broker.headers import HeadersIndex
 from qpidd_py.broker.numbering import Numbers
 from qpidd_py.broker.qpid_arguments import IVE, MSG_SEQUENCE
-from qpidd_py.broker.queue import DeclaredQueue
+from qpidd_py.broker.queue import DeclaredQueue, Effect
 from qpidd_py.core.routes import Mark
 from qpidd_py.errors import ChannelException, ReplyCode
 
@@ -104,6 +104,13 @@ class Exchange:
         self.shadow: DeclaredQueue | None = None  # with copies of what goes elsewhere (shadow.py)
         self.numbers: Numbers | None = None  # those that its messages get (numbering.py)
         self.followed: Followed | None = None  # changes of its bindings, for a route that follows them
+        self.take(Effect(self.arguments))
+
+    def take(self, effect: Effect) -> None:
+        """This holds now."""
+        self.effect = effect
+        name = effect.arguments.get(ALTERNATE)
+        self.alternate = name if isinstance(name, str) else None  # of what no binding takes
 
     @property
     def own_queue(self) -> DeclaredQueue | None:
@@ -122,11 +129,6 @@ class Exchange:
     @property
     def level(self) -> str:
         return str(self.arguments.get(REPLICATE, "none"))
-
-    @property
-    def alternate(self) -> str | None:
-        name = self.arguments.get(ALTERNATE)
-        return name if isinstance(name, str) else None
 
     @property
     def numbering(self) -> bool:

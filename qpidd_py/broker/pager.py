@@ -1,5 +1,7 @@
 """Which segments go to the page file, and when they come back.  Pure; `qpidd_py.core.paging` has the theory.
 
+What of lazy queues can leave does so however much memory is used (`qpidd_py.core.lazy`); of the rest:
+
     used memory   0 ───── BEGIN ───────────── WAIT ────────── limit
                   stays   the youngest are    and publishers   publishers get connection.blocked (`memory`)
                           written to the file are not read
@@ -21,7 +23,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from qpidd_py.broker.broker import Broker
-from qpidd_py.core import Page, Paging, reading
+from qpidd_py.core import Lazy, Page, Paging, reading
 from qpidd_py.errors import PageError
 from qpidd_py.logrules import log_notice
 
@@ -75,6 +77,9 @@ class Pager:
         self._broker = broker
         self._pool = broker.engine.pool
         self._paging = paging
+        self._lazy = Lazy(paging)
+        self._common = broker.configurations.common
+        self._common.paged = True
         self._file = file
         self._name = name
         self._limit = limit
@@ -111,20 +116,27 @@ class Pager:
         most = pool.allocated - int(FLOOR * self._limit)
         octets = min(excess, most, int(FLIGHT * self._limit)) - pool.leaving
         self._vacate()
-        if octets > 0 and not self._gave_up and self.now >= self._retry_at and not self._relieving:
+        if not self._gave_up and self.now >= self._retry_at and not self._relieving:
             self._relieving = True
-            for page in self._paging.leave(octets, self._young):
+            for page in self._leaving(octets):
                 page.place = self._slots.take(-(-page.octets // pool.segment_size))
                 self._file.write(page)
             self._relieving = False
         self._look_behind(busy)
         self._look_for_rot()
         self.read()
-        in_use = self._slots.end > 0 and (self._in_use or pool.paged > 0)
+        scarce = octets > 0 or not self._common.lazy  # lazy queues come and go, which is no news
+        in_use = self._slots.end > 0 and (self._in_use or (pool.paged > 0 and scarce))
         if in_use != self._in_use:
             self._in_use = in_use
             log_notice(log, "%s", "messages leave memory" if self._in_use else "the page file is empty again")
             self._tell("begun" if self._in_use else "ended")
+
+    def _leaving(self, octets: int) -> list[Page]:
+        """What of lazy queues can leave, and so much of the others."""
+        room = int(FLIGHT * self._limit) - self._pool.leaving
+        pages = self._lazy.leave(self._common.lazy, max(room, 0)) if self._common.lazy else []
+        return pages + self._paging.leave(octets, self._young) if octets > 0 else pages
 
     def _tell(self, result: str, reason: str = "") -> None:
         if self._broker.hooks is not None:

@@ -16,6 +16,7 @@ from qpidd_py.broker.arguments import (
     MAX_PRIORITY,
     MESSAGE_TTL,
     OVERFLOW,
+    QUEUE_MODE,
     QUEUE_TYPE,
     REPLICATE,
     SINGLE_CONSUMER,
@@ -72,11 +73,13 @@ def relimit(core: Queue, arguments: Mapping[str, Any]) -> None:
 
 
 class Effect(NamedTuple):
-    """What holds for a queue by its arguments and the policies (`policies.py`)."""
+    """What holds for a queue or an exchange by its arguments and the policies (`policies.py`)."""
 
     arguments: Mapping[str, Any]
     policy: str = ""
     operator: str = ""
+    ha: Mapping[str, Any] = {}
+    """What the policy says of replication: in force for what was declared under it."""
 
 
 class DeclaredQueue:
@@ -115,6 +118,11 @@ class DeclaredQueue:
         self.effect = effect
         # without a client that deletes it
         self.may_end = self.exclusive or self.auto_delete or EXPIRES in effect.arguments
+
+    @property
+    def lazy(self) -> bool:
+        """Its messages leave memory as soon as they can."""
+        return not self.gone and self.effect.arguments.get(QUEUE_MODE) == "lazy"
 
     @property
     def browse_only(self) -> bool:

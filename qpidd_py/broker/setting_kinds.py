@@ -7,8 +7,8 @@ from qpidd_py.broker.host_settings import KINDS as HOSTS
 from qpidd_py.broker.host_settings import check_host
 from qpidd_py.broker.parameters import KINDS as PARAMETERS
 from qpidd_py.broker.parameters import check_parameter
-from qpidd_py.broker.policies import KINDS as POLICIES
 from qpidd_py.broker.policies import check_policy
+from qpidd_py.broker.policy_keys import KINDS as POLICIES
 from qpidd_py.broker.quotas import KINDS as LIMITS
 from qpidd_py.broker.quotas import check_limits
 from qpidd_py.security.entries import KINDS as RIGHTS

@@ -43,6 +43,7 @@ from qpidd_py.broker.exchange import DELAYED, EXCHANGE_TYPES, Exchange, has_queu
 from qpidd_py.broker.limits import check_queues
 from qpidd_py.broker.operation_log import OperationLog
 from qpidd_py.broker.operations import Operation, exchange_operation, queue_operation
+from qpidd_py.broker.policy_keys import EXCHANGES, QUEUES
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.broker.quotas import Quotas
 from qpidd_py.broker.routing import MANAGEMENT, Handler, RoutingTable
@@ -128,7 +129,7 @@ class VHost:
             raise refuse(ReplyCode.ACCESS_REFUSED, f"queue name '{name}' is reserved")
         if arguments:
             check_queue_arguments(arguments, self.called("queue", name))
-        level = queue_level(arguments, exclusive, self.rules.default_replicate)
+        level = queue_level(arguments, exclusive, self._default_level(QUEUES, name))
         if arguments:
             flags = {"exclusive": exclusive, "transient": not durable, "auto-delete": auto_delete}
             lonely = (
@@ -155,6 +156,11 @@ class VHost:
             self.endings.own(queue, connection)
         self.endings.idle.used(queue, queue.position)
         return queue, queue.position
+
+    def _default_level(self, target: str, name: str) -> str:
+        """Of what does not say itself how far it is replicated."""
+        by_policy = self.configuration.effects.policies.replicates(target, name)
+        return "all" if by_policy else self.rules.default_replicate
 
     def reply_queue(self, name: str) -> DeclaredQueue:
         """For direct replies: on this broker only, deleted with its consumer."""
@@ -254,10 +260,12 @@ class VHost:
     def queue_limited(self, queue: DeclaredQueue) -> None:
         """A policy has changed what holds for it."""
         self.routing.queue_limited(queue)
+        self.configuration.common.set_mode(queue)
         self.endings.idle.used(queue)
 
     def queue_created(self, queue: DeclaredQueue) -> None:
         self.routing.queue_created(queue)
+        self.configuration.common.set_mode(queue)
         self.depths.created(queue)
 
     def delays(self, exchange: Exchange, queue: DeclaredQueue) -> None:
@@ -266,6 +274,7 @@ class VHost:
     def queue_dropped(self, queue: DeclaredQueue, cancelled: Cancelled) -> None:
         """Tells its consumers."""
         self.endings.dropped(queue)
+        self.configuration.common.set_mode(queue)
         self.depths.dropped(queue)
         for connection, channel, tag in cancelled:
             connection.consumer_cancelled(channel, tag)
@@ -309,7 +318,7 @@ class VHost:
             check_delayed_type(arguments, EXCHANGE_TYPES, what)
         flags = {"durable": durable, "auto_delete": auto_delete, "internal": internal}
         wanted = {"type": kind, **flags, **repeated(kind, arguments)}
-        level = str(arguments.get(REPLICATE, self.rules.default_replicate))
+        level = str(arguments.get(REPLICATE, self._default_level(EXCHANGES, name)))
         existing = self.exchanges.get(name)
         if existing is not None:
             check_ours(existing, what, self.engine.passive)

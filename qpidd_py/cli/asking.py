@@ -14,12 +14,12 @@ class Ask:
     """`(method, **arguments)` -> the result of a request; raises RequestRefused."""
 
     _broker: ManagementSocket
-    _target: Target
-    _deadline: Deadline
+    target: Target
+    deadline: Deadline
 
     def __call__(self, method: str, **arguments: Any) -> Any:
         return self._broker.request(method, arguments)
 
     def methods(self, vhost: str) -> MethodSocket:
         """Another connection, for declarations in this virtual host."""
-        return MethodSocket(self._target._replace(vhost=vhost), self._deadline)
+        return MethodSocket(self.target._replace(vhost=vhost), self.deadline)

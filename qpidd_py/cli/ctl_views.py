@@ -60,9 +60,11 @@ def _peer(part: int) -> Column:
 
 
 _POLICY: Final = ("vhost", "name", "pattern", "apply-to", "definition", "priority")
+_EFFECT: Final = {name: _of(name) for name in ("policy", "operator_policy", "effective", "not_in_force")}
 _SHOVEL: Final = ("vhost", "name", "state", "source", "destination", "moved", "pending", "reason")
 _IN_HOST: Final = {"vhost": "vhost"}
 _PATTERNS: Final = {name: _of(name) for name in ("configure", "write", "read")}
+_TOPIC: Final = ("exchange", "write", "read")
 _USER: Final = {"user": _of("user"), "vhost": _of("vhost")}
 LISTS: Final[Mapping[str, View]] = {
     "list_users": View("user.list", {"user": _of("name"), "tags": _of("tags")}, ("user", "tags")),
@@ -72,12 +74,13 @@ LISTS: Final[Mapping[str, View]] = {
     "list_user_permissions": View(
         "permission.list", {**_USER, **_PATTERNS}, ("vhost", "configure", "write", "read"), {"user": "user"}
     ),
-    "list_topic_permissions": View(
-        "topic.list",
-        {**_USER, "exchange": _of("exchange"), "write": _of("write"), "read": _of("read")},
-        ("user", "exchange", "write", "read"),
-        {"vhost": "vhost"},
-    ),
+    **{
+        verb: View("topic.list", {**_USER, **{name: _of(name) for name in _TOPIC}}, (first, *_TOPIC), {chosen: chosen})
+        for verb, first, chosen in (
+            ("list_topic_permissions", "user", "vhost"),
+            ("list_user_topic_permissions", "vhost", "user"),
+        )
+    },
     "list_policies": View(
         "policy.list",
         {name: _of(name) for name in _POLICY} | {"definition": lambda item: json.dumps(item["definition"])},
@@ -115,16 +118,14 @@ LISTS: Final[Mapping[str, View]] = {
             "auto_delete": _of("auto_delete"),
             "exclusive": _of("exclusive"),
             "arguments": _of("arguments"),
-            "policy": _of("policy"),
-            "operator_policy": _of("operator_policy"),
-            "effective": _of("effective"),
+            **_EFFECT,
         },
         ("name", "messages"),
         _IN_HOST,
     ),
     "list_exchanges": View(
         "exchange.list",
-        {name: _of(name) for name in ("name", "type", "durable", "auto_delete", "internal", "arguments")},
+        {name: _of(name) for name in ("name", "type", "durable", "auto_delete", "internal", "arguments")} | _EFFECT,
         ("name", "type"),
         _IN_HOST,
     ),

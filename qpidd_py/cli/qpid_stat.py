@@ -15,6 +15,7 @@ from typing import Any, Final
 from qpidd_py.cli import stat_views
 from qpidd_py.cli.client_socket import BrokerError, Deadline, ManagementSocket, RequestRefused, Target
 from qpidd_py.cli.config_listing import to_the_right
+from qpidd_py.cli.members import of_each
 from qpidd_py.cli.output import describe, print_json, print_lines, print_table, run_tool
 from qpidd_py.cli.stat_views import VIEWS, Json, View
 from qpidd_py.cli.target import (
@@ -152,19 +153,24 @@ class Tool:
 
 def of_members(options: Options, target: Target, seconds: float) -> int:
     """`--show-broker`: what each broker shows, or why it does not; 1 if none does."""
-    answers: dict[str, Any] = {}
-    for address in members(target, seconds):
-        try:
-            tool = Tool(options, target.at(address), seconds)
-            answers[address], show = tool.seen(tool.prepared())
-        except (OSError, BrokerError) as error:
-            answers[address], show = describe(error), partial(print, describe(error))
+
+    def look(address: str) -> Seen:
+        tool = Tool(options, target.at(address), seconds)
+        return tool.seen(tool.prepared())
+
+    found: dict[str, Any] = {}
+    for address, answer in of_each(members(target, seconds), look, 2 * seconds + RATE_TIME if seconds else 0):
+        if isinstance(answer, OSError | BrokerError):
+            answer = describe(answer), partial(print, describe(answer))
+        elif isinstance(answer, Exception):
+            raise answer
+        found[address], show = answer
         if not options.json:
             print(f"{address}:")
             show()
     if options.json:
-        print_json(answers)
-    return int(all(isinstance(answer, str) for answer in answers.values()))
+        print_json(found)
+    return int(all(isinstance(answer, str) for answer in found.values()))
 
 
 def members(target: Target, seconds: float) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from qpidd_py.cli.asking import Ask
 from qpidd_py.cli.client_socket import Deadline, ManagementSocket, RequestRefused, Target
+from qpidd_py.cli.ctl_instead import instead
 from qpidd_py.cli.ctl_views import LISTS
 from qpidd_py.cli.output import plain, print_json, run_tool
 from qpidd_py.cli.qpid_passwd import SCRAM_HELP, ask_password
@@ -26,6 +27,7 @@ from qpidd_py.cli.target import (
     target_of,
     timeout_of,
 )
+from qpidd_py.errors import ReplyCode
 from qpidd_py.security.scram import scram_entry
 from qpidd_py.security.users import hash_password
 
@@ -64,7 +66,7 @@ def make_parser() -> Parser:
             add_vhost_option(sub.add_argument)
         if verb.policy:
             sub.add_argument("--priority", type=int, default=0, metavar="N", help="the highest one counts (default 0)")
-            sub.add_argument("--apply-to", default="all", metavar="WHAT", help="queues or all, which is the same here")
+            sub.add_argument("--apply-to", default="all", metavar="WHAT", help="queues, exchanges or all (the default)")
         if verb.hashes:
             sub.add_argument("--scram", action="store_true", help=SCRAM_HELP)
         sub.set_defaults(**verb.fixed)
@@ -144,10 +146,11 @@ def _definition(options: Options) -> Any:
         raise UsageError(f"definition {options.definition!r:.80} is no JSON: {error}") from None
 
 
-def _set_policy(options: Options, ask: Ask) -> None:
+def _set_policy(options: Options, ask: Ask) -> Any:
+    """What the broker says of it, too: a part may not be in force."""
     definition = _definition(options)
     fields = {name: getattr(options, name) for name in ("name", "vhost", "operator", "pattern", "priority")}
-    ask("policy.set", **fields, **{"apply-to": options.apply_to}, definition=definition)
+    return ask("policy.set", **fields, **{"apply-to": options.apply_to}, definition=definition)
 
 
 def _policy_verbs(operator: bool) -> dict[str, Verb]:
@@ -213,15 +216,33 @@ def _alarms(options: Options, ask: Ask) -> Any:
     return ask("broker.info")["alarms"]
 
 
-def _no_sync(options: Options, ask: Ask) -> None:
-    """rabbitmqctl's verbs of mirrors; a cluster has nothing that they could do."""
-    raise UsageError(NO_SYNC)
+def _support(verb: str) -> Callable[[Options, Ask], Any]:
+    def run(options: Options, ask: Ask) -> Any:
+        from qpidd_py.cli import ctl_support
+
+        return getattr(ctl_support, verb)(options, ask)
+
+    return run
 
 
-NO_SYNC: Final = (
-    "a backup gets all that it lacks by itself when it joins, all queues together, while clients go on: there is"
-    " nothing to begin or cancel; `qpid-ha status --all -v` shows how far it is"
-)
+def _close_all(field: str) -> Callable[[Options, Ask], Any]:
+    """Of a virtual host or a user; not the tools of administrators, which this is one of, nor links of brokers."""
+
+    def run(options: Options, ask: Ask) -> Any:
+        closed, reason = 0, options.reason or "closed by an administrator"
+        for item in ask("session.list"):
+            if item[field] == getattr(options, field) and not item["admin"] and not item["link"]:
+                try:
+                    ask("session.close", number=item["number"], reason=reason)
+                    closed += 1
+                except RequestRefused as error:
+                    if error.code != ReplyCode.NOT_FOUND:  # it has gone meanwhile
+                        raise
+        return {"closed": closed}
+
+    return run
+
+
 _PATTERNS = ("user", "vhost", "configure", "write", "read")
 _TOPIC = ("user", "vhost", "exchange", "write", "read")
 VERBS: Final[Mapping[str, Verb]] = {
@@ -259,6 +280,10 @@ VERBS: Final[Mapping[str, Verb]] = {
     "list_topic_permissions": Verb(
         (), "topic permissions in a virtual host", _list("list_topic_permissions"), host=True
     ),
+    "list_user_topic_permissions": Verb(("user",), "of a user", _list("list_user_topic_permissions")),
+    "authenticate_user": Verb(
+        ("user", "password?"), "does this password fit? asks for it", _support("authenticate_user"), host=True
+    ),
     "add_vhost": Verb(("name",), "make a virtual host", _add_vhost),
     "delete_vhost": Verb(("name",), "delete a virtual host with all that is in it", _request("vhost.delete", "name")),
     "list_vhosts": Verb(("column*",), "virtual hosts: name, queues, messages", _list("list_vhosts")),
@@ -293,13 +318,16 @@ VERBS: Final[Mapping[str, Verb]] = {
         ("queue",), "delete a queue with its messages", _request("queue.delete", "queue", "vhost"), host=True
     ),
     "close_connection": Verb(("number", "reason?"), "end a client's connection", _close),
+    "close_all_connections": Verb(("reason?",), "end all of a virtual host", _close_all("vhost"), host=True),
+    "close_all_user_connections": Verb(("user", "reason?"), "end all of a user", _close_all("user")),
     "export_definitions": Verb(("file",), "users, policies, queues, ... to a file of JSON, or to -", _export),
     "import_definitions": Verb(("file",), "makes what such a file, or one of RabbitMQ, has", _import),
-    "sync_queue": Verb(("queue",), "refused: a backup gets all by itself", _no_sync, host=True),
-    "cancel_sync_queue": Verb(("queue",), "refused: a backup gets all by itself", _no_sync, host=True),
     "alarms": Verb((), "what the broker's administrator has to know, if anything", _alarms),
     "environment": Verb((), "the options that are in force, secrets hidden", _request("broker.options")),
     "status": Verb((), "version, role and counters of the broker", _request("broker.info")),
+    "ping": Verb((), "does the broker answer?", _support("ping")),
+    "cluster_status": Verb((), "the brokers of the cluster, and how each is", _support("cluster_status")),
+    "report": Verb((), "what support has to know, without passwords", _support("report")),
 }
 
 
@@ -328,7 +356,7 @@ def _main(words: Sequence[str]) -> int:
     try:
         options = parser.parse_args(words)
     except UsageError as error:
-        raise shorter(error, VERBS) from None
+        raise (UsageError(found) if (found := instead(str(error))) else shorter(error, VERBS)) from None
     if options.verb is None:
         raise UsageError("no verb; see --help")
     config = config_of(options)

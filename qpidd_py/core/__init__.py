@@ -10,6 +10,7 @@ from qpidd_py.core.catchup import Catchup
 from qpidd_py.core.channel import Channel, Consumer
 from qpidd_py.core.connection import Connection
 from qpidd_py.core.engine import Engine
+from qpidd_py.core.lazy import Lazy
 from qpidd_py.core.paging import Paging, ready_soon, soon
 from qpidd_py.core.queue import Queue
 from qpidd_py.core.ranges import decode_ids, encode_ids
@@ -26,6 +27,7 @@ __all__ = [
     "Consumer",
     "Engine",
     "IdRuns",
+    "Lazy",
     "Mark",
     "Page",
     "Paging",

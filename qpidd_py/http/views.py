@@ -39,9 +39,7 @@ def queue(item: Mapping[str, Any], node: str) -> Json:
         "type": arguments.get("x-queue-type", "classic"),
         "node": node,
         "state": "flow" if item["flow_stopped"] else "running",
-        "policy": item["policy"] or None,
-        "operator_policy": item["operator_policy"] or None,
-        "effective_policy_definition": {name.removeprefix("x-"): value for name, value in item["effective"].items()},
+        **_policies(item),
         "messages": item["messages"],
         "messages_ready": item["ready"],
         "messages_unacknowledged": item["unacked"],
@@ -54,7 +52,22 @@ def queue(item: Mapping[str, Any], node: str) -> Json:
 
 def exchange(item: Mapping[str, Any]) -> Json:
     names = ("name", "type", "durable", "auto_delete", "internal", "arguments")
-    return {**{name: item[name] for name in names}, "vhost": item["vhost"]}
+    return {**{name: item[name] for name in names}, "vhost": item["vhost"], **_policies(item)}
+
+
+def _policies(item: Mapping[str, Any]) -> Json:
+    """`policy_not_in_force` is ours: key -> why."""
+    return {
+        "policy": item["policy"] or None,
+        "operator_policy": item["operator_policy"] or None,
+        "effective_policy_definition": _keys(item["effective"]),
+        **({"policy_not_in_force": _keys(item["not_in_force"])} if item["not_in_force"] else {}),
+    }
+
+
+def _keys(arguments: Mapping[str, Any]) -> Json:
+    """Of a policy's definition."""
+    return {name.removeprefix("x-"): value for name, value in arguments.items()}
 
 
 def binding(item: Mapping[str, Any]) -> Json:

@@ -116,14 +116,14 @@ class Management:
             **routes.objects,
         }
         self._lists: dict[str, List] = {"session.list": self._session_list, "channel.list": self._channel_list}
-        hosts = HostRequests(broker)
-        self._contents = {**Changes(broker).methods, **hosts.slices}
+        hosts, policies = HostRequests(broker), PolicyRequests(broker)
+        self._contents = {**Changes(broker).methods, **hosts.slices, **policies.slices}
         self._changes: dict[str, Change] = {}
         self._pages: Mapping[str, Callable[[Json], Generator[None, None, Any]]] = {
             **Pages(broker).methods,
             **hosts.pages,
         }
-        for settings in (UserRequests(broker), PolicyRequests(broker), LimitRequests(broker), parameters, hosts):
+        for settings in (UserRequests(broker), policies, LimitRequests(broker), parameters, hosts):
             self._changes.update(settings.changes)
             self._lists.update(settings.lists)
 
@@ -225,7 +225,10 @@ class Management:
 
     def _queue_list(self, arguments: Json) -> Iterator[Json]:
         queues = [queue for vhost in hosts_of(self.broker, arguments) for queue in vhost.queues.values()]
-        return (show_queue(queue) for queue in _sorted(queues, lambda each: (each.host, each.name)))
+        return (
+            show_queue(queue, self.broker.configurations.common.paged)
+            for queue in _sorted(queues, lambda each: (each.host, each.name))
+        )
 
     def _queue_peek(self, arguments: Json, asker: ClientConnection | None) -> Generator[Reading, None, list[Json]]:
         name, limit = arguments.get("queue"), arguments.get("limit", 10)

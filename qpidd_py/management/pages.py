@@ -67,7 +67,11 @@ class Pages:
         found, matched = yield from _picked(
             queues, lambda each: name in each.name.lower(), lambda each: (sign * key(each), each.name), pick, last
         )
-        shown = [show_queue(queue) for queue in found[first:] if not queue.core.deleted]
+        shown = [
+            show_queue(queue, self._broker.configurations.common.paged)
+            for queue in found[first:]
+            if not queue.core.deleted
+        ]
         return {"queues": shown, "matched": matched, "total": len(queues)}
 
     def _queues(self, arguments: Json) -> list[DeclaredQueue]:
@@ -78,7 +82,7 @@ class Pages:
         queue = host_of(self._broker, arguments).queues.get(name := text(arguments, "queue"))
         if queue is None:
             raise NotFound(f"no queue {name[:64]!r}")
-        return show_queue(queue)
+        return show_queue(queue, self._broker.configurations.common.paged)
 
     def _totals(self, arguments: Json) -> Answer:
         queues, sums = self._queues({"vhost": None}), dict.fromkeys(_SUMS, 0)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from qpidd_py.amqp.fields import encode_table
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.setting_kinds import check_setting
 from qpidd_py.broker.settings import MOST, Key
@@ -25,14 +26,19 @@ class SettingRequests:
 
     def put(self, key: Key, value: Mapping[str, Any]) -> int:
         """Raises RequestError for a value that is none, or one too many."""
-        self.check_primary()
-        try:
-            check_setting(key.kind, value)
-        except ValueError as error:
-            raise RequestError(f"{key.kind} {key.name!r}: {error}") from None
+        self.check(key, value)
         if len(self.settings) >= MOST and self.settings.get(key) is None:
             raise RequestError(f"{MOST} settings are there, no more are possible")
         return self.settings.put(key, value)
+
+    def check(self, key: Key, value: Mapping[str, Any]) -> None:
+        """Raises RequestError for a value that is none, and NotPrimary on a backup."""
+        self.check_primary()
+        try:
+            check_setting(key.kind, value)
+            encode_table(value)  # a number may be too large for the log
+        except ValueError as error:
+            raise RequestError(f"{key.kind} {key.name!r}: {error}") from None
 
     def check_room(self, key: Key, most: int, called: str = "kind") -> None:
         """Raises RequestError for one more of a kind in a virtual host, or what that is called, than there may be."""

@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from qpidd_py.amqp.codec import decode_properties
+from qpidd_py.broker.arguments import QUEUE_MODE
 from qpidd_py.broker.client_channel import ClientChannel
 from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.broker.exchange import Binding, Exchange
@@ -18,11 +19,13 @@ from qpidd_py.core.channel import Consumer
 from qpidd_py.errors import AmqpError
 from qpidd_py.management.request import Json
 
+_NO_FILE: Final = "this broker has no page file: see page-folder"
 PEEK_BODY: Final = 64 << 10
 """Octets of a body that are shown; the rest is cut off and `cut` says so."""
 
 
-def show_queue(queue: DeclaredQueue) -> Json:
+def show_queue(queue: DeclaredQueue, paged: bool) -> Json:
+    """`paged`: can messages leave memory here?"""
     core = queue.core
     return {
         "name": queue.name,
@@ -43,16 +46,31 @@ def show_queue(queue: DeclaredQueue) -> Json:
         "alert": core.watch is not None and core.watch.alerting,
         **_show_window(queue),
         "arguments": to_json(queue.arguments),
-        "policy": queue.effect.policy,
-        "operator_policy": queue.effect.operator,
-        "effective": _show_effect(queue),
+        **_show_policies(queue, {QUEUE_MODE: _NO_FILE} if queue.lazy and not paged else {}),
     }
 
 
-def _show_effect(queue: DeclaredQueue) -> Json:
-    """What the policies have changed."""
-    found = queue.effect.arguments
-    return {name: to_json(value) for name, value in found.items() if value != queue.arguments.get(name)}
+def _show_policies(thing: DeclaredQueue | Exchange, lacking: Mapping[str, str]) -> Json:
+    """Which count, what they have changed, and what is not in force, with the reason."""
+    effect, lies_out = thing.effect, lies_outside(thing)
+    lacking = {**lacking, **{name: lies_out for name in effect.ha if lies_out}}
+    changed = {name: value for name, value in effect.arguments.items() if value != thing.arguments.get(name)}
+    found = {name: value for name, value in {**changed, **effect.ha}.items() if name not in lacking}
+    return {
+        "policy": effect.policy,
+        "operator_policy": effect.operator,
+        "effective": to_json(found),
+        "not_in_force": lacking,
+    }
+
+
+def lies_outside(thing: DeclaredQueue | Exchange) -> str:
+    """Why the `ha-mode` of a policy is not in force; empty if it is."""
+    if thing.level == "all" or (isinstance(thing, Exchange) and thing.predeclared):
+        return ""
+    if isinstance(thing, DeclaredQueue) and thing.exclusive:
+        return "a queue that ends with its connection is not replicated"
+    return f"declared with qpid.replicate={thing.level}, or before the policy"
 
 
 def _show_window(queue: DeclaredQueue) -> Json:
@@ -83,6 +101,7 @@ def show_exchange(exchange: Exchange, host: str) -> Json:
         **_show_shadow(exchange),
         **({} if exchange.numbers is None else {"numbered": exchange.numbers.last}),
         "arguments": to_json(exchange.arguments),
+        **_show_policies(exchange, {}),
     }
 
 

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from qpidd_py.management.model import Management
 from tests.simulator import amqp
 from tests.simulator.clients import Client
 from tests.simulator.scheduler import Violation
@@ -61,6 +62,11 @@ class Architect(Client):
             self._ask(amqp.declare_exchange(name, "direct"), amqp.EXCHANGE_OK, f"exchange {name}", True)
         elif op == "delete exchange":
             self._ask(amqp.delete_exchange(name), amqp.EXCHANGE_DELETE_OK, f"exchange {name}", False)
+        elif op == "set policy":
+            fields = {"name": name, "pattern": "", "definition": {"ha-mode": "all", "alternate-exchange": "fan"}}
+            self._request("policy.set", fields, f"policy {name}", True)
+        elif op == "clear policy":
+            self._request("policy.clear", {"name": name}, f"policy {name}", False)
         elif name in QUEUES or (there.get(f"queue {name}") and there.get(f"exchange {to}")):
             if op == "bind":
                 self._ask(amqp.bind(name, to, "key"), amqp.BIND_OK, f"binding {name} {to}", True)
@@ -71,6 +77,26 @@ class Architect(Client):
         self._waiting = (answer, what, there)
         self.history.configuration.asked(what)
         self.send(octets)
+
+    def _request(self, method: str, fields: Mapping[str, Any], what: str, there: bool) -> None:
+        """A management request; only its way through the network is left out."""
+        waits = self._waiting = (0, what, there)
+        self.history.configuration.asked(what)
+        broker = self.broker
+
+        def ask() -> None:
+            Management(broker.broker).request(method, {"vhost": "/", **fields}, answered)
+
+        def answered(answer: Mapping[str, Any]) -> None:
+            if self._waiting is not waits:
+                return
+            self._waiting = None
+            if answer["ok"]:
+                self.history.configuration.answered(what, there)
+                self.history.counts["policies"] += 1
+            self._next_order()
+
+        broker.run("administrator", ask)
 
     def refused(self, text: str) -> None:
         """What was there may be gone where the manager gambles."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from qpidd_py.broker.policy_keys import POLICY
 from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.core import Queue, decode_ids, reading
 from qpidd_py.errors import InvariantError
@@ -59,10 +60,11 @@ def contents(process: BrokerProcess, up_to: int = 1 << 64) -> Contents:
 
 
 def objects(process: BrokerProcess) -> frozenset[str]:
-    """Queues, exchanges and bindings by name."""
+    """Queues, exchanges, bindings and policies by name."""
     vhost = process.broker.vhost
     found = [f"queue {name}" for name in vhost.queues] + [f"exchange {name}" for name in vhost.exchanges]
     found += [f"binding {binding.destination.name} {binding.source.name}" for binding in vhost.configuration.bindings()]
+    found += [f"policy {key.name}" for key, _ in process.broker.settings.of(POLICY)]
     return frozenset(found)
 
 

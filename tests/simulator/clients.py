@@ -159,6 +159,8 @@ class Client:
         self.scheduler.log(self.name, f"connected to {self.broker.name}")
         self.simulation.tap.opened(self)
         self._failures = self.history.counts["total failures"]
+        if self.simulation.scenario.option("policy", False):
+            self.broker.run("administrator", self.broker.set_policy)
         self._to_send = deque(self.greeting())
         pipelined = self.rng.random() < 0.3
         for octets, _ in list(self._to_send) if pipelined else [self._to_send[0]]:

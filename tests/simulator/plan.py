@@ -24,6 +24,7 @@ Options of a scenario:
     unfenced    the manager keeps none of its rules (only in scenarios that show what then happens)
     journal     brokers have journals: octets of a segment, seconds of a commit (`journal.py`)
     reads       seconds that a started broker reads its journal, at most: it answers, and takes part in nothing
+    policy      nothing is replicated but by an administrator's policy (`ha-mode: all`)
     once        clients declare what they need when they start, and not again when they connect again
     liveness    the faults that never end, and who has none (`liveness.py`)
 """

@@ -23,6 +23,8 @@ from ha.shell.configuration import VHostConfiguration
 from ha.shell.recovering import Recovering
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.client_connection import ClientConnection
+from qpidd_py.broker.policy_keys import POLICY
+from qpidd_py.broker.settings import Key
 from qpidd_py.core import Engine
 from qpidd_py.doorman import Hooks
 from qpidd_py.errors import ConfigError, PageError
@@ -185,7 +187,9 @@ class BrokerProcess(Ports):
         self.broker = Broker(self.name, heartbeat=1, rng=self.rng, engine=self.engine)
         self.broker.connections = OrderedConnections()  # type: ignore[assignment]
         self._brokers.append(self.broker)
-        self.broker.vhosts.rules.default_replicate, self.broker.vhosts.rules.clustered = "all", True
+        by_policy = self.simulation.scenario.option("policy", False)
+        self.broker.vhosts.rules.default_replicate = "none" if by_policy else "all"
+        self.broker.vhosts.rules.clustered = True
         self.broker.passive = True
         configuration, run = VHostConfiguration(self.broker), f"{self.name}.{self.life}"
         options = self.simulation.scenario.option("journal", {})
@@ -224,6 +228,13 @@ class BrokerProcess(Ports):
         self.broker.hooks = ClusterHooks(self.node, self.passes)
         self.node.start()
         self.after(TICK, self._tick)
+
+    def set_policy(self) -> None:
+        """An administrator's (option `policy`), before a client declares anything."""
+        key = Key(POLICY, "/", "ha")
+        if not self.broker.passive and self.broker.settings.get(key) is None:
+            value = {"pattern": "", "apply-to": "all", "priority": 0, "definition": {"ha-mode": "all"}}
+            self.broker.settings.put(key, value)
 
     @staticmethod
     def _engine(size: int = 1 << 15, sparse: int = 1 << 18, sweep: int = 50000) -> Engine:

@@ -36,7 +36,8 @@ class Members:
 
     def configure(self, broker: BrokerProcess) -> None:
         broker.options = [
-            *("--ha-cluster", "yes", "--ha-brokers-url", self.url, "--ha-replicate", "all"),
+            *("--ha-cluster", "yes", "--ha-brokers-url", self.url),
+            *(() if "--ha-replicate" in self._options else ("--ha-replicate", "all")),
             *("--ha-slow-backup-latency", "0"),
             *self._options,
         ]

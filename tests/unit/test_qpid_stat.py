@@ -1,6 +1,8 @@
 """`qpid-stat`: screens, order, rates, errors; against real connections behind a socket."""
 
 import json
+import socket
+import threading
 import time
 
 import pytest
@@ -108,6 +110,31 @@ def test_each_broker_of_the_cluster_below_its_address(server, stat):
         assert "in/s" in stat("-q", "--rates", "--show-broker")[1]
     server.broker.hooks = InCluster(gone)
     assert stat("--show-broker")[0] == 1, "nobody answers"
+
+
+def test_members_are_asked_at_the_same_time(server, stat):
+    """One that does not answer held up the others for its whole time limit."""
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
+        addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in (one, other)]
+        server.broker.hooks = InCluster(server.address, *addresses)
+
+        def close_both() -> None:
+            held = [each.accept()[0] for each in (other, one)]  # the second one first
+            for each in held:
+                each.close()
+
+        thread = threading.Thread(target=close_both)
+        thread.start()
+        found = json.loads(stat("--show-broker", "--json", "--timeout", "8")[1])
+        thread.join()
+    assert found[server.address]["name"] == "fake" and list(found) == [server.address, *addresses]
+    assert not any("no answer" in found[each] for each in addresses)
+
+
+def test_a_wrong_column_is_one_error_and_not_that_of_each_member(server, stat):
+    server.broker.hooks = InCluster(server.address, server.address)
+    code, text = stat("-q", "-S", "colour", "--show-broker")
+    assert code == 1 and text.startswith("Failed: UsageError: argument -S: found 'colour'") and text.count("\n") == 1
 
 
 def test_alarms_and_blocked_publishers_are_shown(server, stat):

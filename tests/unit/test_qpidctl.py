@@ -13,7 +13,10 @@ import pytest
 from qpidd_py.cli.ctl_views import LISTS
 from qpidd_py.cli.qpidctl import VERBS, main
 from qpidd_py.security.users import password_matches
-from tests.support.socket_broker import SocketBroker
+from tests.support.logins import password_check
+from tests.support.socket_broker import SocketBroker, closed_port
+from tests.unit.broker.peer import Peer
+from tests.unit.test_qpid_stat import InCluster
 
 Ctl = Callable[..., tuple[int, str]]
 
@@ -26,7 +29,7 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def server() -> Iterator[SocketBroker]:
-    with SocketBroker() as found:
+    with SocketBroker(authenticate=password_check({"guest": "guest", "anna": "guest"})) as found:
         found.broker.rights.names = lambda: ("guest",)
         found.broker.rights.local = "guest".__eq__
         yield found
@@ -100,6 +103,10 @@ WRONG = [
     (("cancel_sync_queue", "q"), "there is nothing to begin or cancel"),
     (("export_definitions", "/none/f"), "No such file"),
     (("import_definitions", "/none/f"), "No such file"),
+    (("join_cluster", "rabbit@node"), "join_cluster: the members are those of ha-brokers-url"),
+    (("set_vm_memory_high_watermark", "0.5"), "memory-limit"),
+    (("help",), "help: `qpidctl --help`"),
+    (("authenticate_user", "-p", "/", "otto", "x"), "AuthenticationFailure: "),
     ((), "no verb; see --help"),
     (("status", "now"), "unrecognized arguments: now"),
 ]
@@ -210,3 +217,87 @@ def test_help_names_each_verb(ctl: Ctl) -> None:
     code, text = ctl("--help")
     assert code == 0 and all(verb in text for verb in VERBS)
     assert all(len(line) <= 80 for line in text.splitlines())
+
+
+def test_the_broker_answers(ctl: Ctl, server: SocketBroker) -> None:
+    assert ctl("ping") == (0, f"result\tok\naddress\t{server.address}\n")
+    assert json.loads(ctl("--json", "ping")[1])["result"] == "ok"
+    assert main(["-b", f"127.0.0.1:{closed_port()}", "ping"]) == 1
+
+
+def test_a_password_that_fits_and_one_that_does_not(ctl: Ctl, server: SocketBroker) -> None:
+    assert ctl("authenticate_user", "anna", "guest")[1].startswith("user\tanna\nresult\tok\n")
+    assert ctl("authenticate_user", "anna", stdin="guest\n")[0] == 0
+    code, text = ctl("authenticate_user", "anna", "wrong")
+    assert code == 1 and text.startswith("Failed: AuthenticationFailure: ") and "wrong" not in text
+    ctl("add_user", "anna", "guest")
+    server.broker.rights.checked = True
+    server.broker.rights.changed()
+    found = json.loads(ctl("--json", "authenticate_user", "anna", "guest")[1])
+    assert found["result"] == "ok" and "access to vhost '/' refused" in found["but"], "it has no permission"
+
+
+def test_the_brokers_of_a_cluster(ctl: Ctl, server: SocketBroker) -> None:
+    text = ctl("cluster_status")[1]
+    assert f"{server.address}\tstandalone\tfake\t1\t{{}}\n" in text, "it has no cluster"
+    gone = f"127.0.0.1:{closed_port()}"
+    server.broker.limit("disk", "3 octets are free")
+    server.broker.hooks = InCluster(server.address, gone)  # type: ignore[assignment]
+    here, there = json.loads(ctl("--json", "cluster_status")[1])["brokers"]
+    assert here["alarms"] == {"disk": "3 octets are free"} and here["version"] == "1"
+    assert there["address"] == gone and there["error"].startswith("ConnectionRefusedError")
+    assert gone in ctl("cluster_status")[1]
+
+
+def test_a_report_is_short_and_has_no_passwords(ctl: Ctl, server: SocketBroker) -> None:
+    vhost = server.broker.vhost
+    for number in range(300):
+        vhost.declare_queue(None, f"queue {number}", True, False, False, {})
+    server.broker.options = lambda: {"port": "5672", "ha-password": "hidden"}
+    uri, secret = "amqp://me:hush-hush@elsewhere", {"src-protocol": "amqp091", "dest-protocol": "amqp091"}
+    value = {**secret, "src-uri": uri, "dest-uri": uri, "src-queue": "a", "dest-queue": "b"}
+    assert ctl("set_parameter", "shovel", "s", json.dumps(value)) == (0, "")
+    ctl("add_user", "anna", "hush-hush")
+    ctl("set_policy", "p", "^a\x1b", '{"max-length": 3}')
+    code, text = ctl("report")
+    lines = text.splitlines()
+    assert code == 0 and 100 < len(lines) < 250 and "\x1b" not in text
+    assert "hush-hush" not in text and "scrypt" not in text and stored(server, "anna") not in text
+    assert {f"== {name} ==" for name in ("status", "cluster_status", "queues", "policies", "acl")} <= set(lines)
+    assert "total\t300" in lines and "port\t5672" in lines and "/\ts\t" in text
+    found = json.loads(ctl("--json", "report")[1])
+    assert len(found["queues"]["rows"]) == 100 and found["policies"]["rows"][0]["name"] == "p"
+
+
+def test_a_report_for_who_may_not_see_all_says_so(
+    ctl: Ctl, server: SocketBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from qpidd_py.management import model
+    from qpidd_py.management.request import Forbidden
+
+    def check(asker: object, method: str, arguments: object) -> None:
+        if method == "broker.options":
+            raise Forbidden("broker.options: user 'guest' is no administrator")
+
+    monkeypatch.setattr(model, "check_request", check)
+    text = ctl("report")[1]
+    assert "== environment ==\nnot shown\tbroker.options: user 'guest' is no administrator" in text
+    assert "== totals ==" in text
+
+
+def test_all_connections_of_a_user_or_a_virtual_host(ctl: Ctl, server: SocketBroker) -> None:
+    one, other = Peer(server.broker), Peer(server.broker, user="anna")
+    assert ctl("close_all_user_connections", "anna", "tidy up") == (0, "closed\t1\n")
+    assert (one.disconnected, other.frames()[-1].reply_text) == (0, "CONNECTION_FORCED - tidy up")
+    assert ctl("-q", "list_user_topic_permissions", "anna") == (0, "")
+    assert ctl("close_all_connections")[0] == 0 and one.frames()[-1].reply_code == 320
+
+
+def test_what_a_policy_does_not_reach_is_said(ctl: Ctl, server: SocketBroker) -> None:
+    server.broker.vhost.declare_queue(None, "old", True, False, False, {})
+    code, text = ctl("set_policy", "ha", "", '{"ha-mode": "all", "ha-sync-mode": "automatic"}')
+    assert code == 0 and text.startswith("not_in_force\tha-mode: declared before, and not replicated: old; to change")
+    shown = ctl("-q", "list_queues", "name", "policy", "effective", "not_in_force")[1]
+    assert shown.startswith("old\tha\t[]\t[ha-mode=declared with qpid.replicate=none")
+    assert ctl("set_policy", "ae", "^amq.d", '{"alternate-exchange": "x"}', "--apply-to", "exchanges") == (0, "")
+    assert "amq.direct\tae\t[alternate-exchange=x]\n" in ctl("list_exchanges", "name", "policy", "effective")[1]

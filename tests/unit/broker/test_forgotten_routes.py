@@ -6,7 +6,9 @@ import pytest
 
 from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.exchange import EXCHANGE_TYPES
+from qpidd_py.broker.policy_keys import POLICY
 from qpidd_py.broker.queue import DeclaredQueue
+from qpidd_py.broker.settings import Key
 from qpidd_py.core import Queue, Route
 from qpidd_py.errors import AmqpError
 from tests.support.memory import MemoryClient, publish_octets
@@ -38,7 +40,7 @@ class Lab:
         rng, vhost = self.rng, self.vhost
         exchange, queue = rng.choice(NAMES), rng.choice(QUEUES)
         try:
-            match rng.randrange(7):
+            match rng.randrange(9):
                 case 0:
                     vhost.declare_queue(None, queue, False, False, False, {})
                 case 1:
@@ -54,6 +56,12 @@ class Lab:
                     )
                 case 5:
                     vhost.bindings.bind(exchange, vhost.find_queue(queue, None), rng.choice(PATTERNS).encode(), {})
+                case 6:
+                    definition = {"alternate-exchange": rng.choice(NAMES)}
+                    policy = {"pattern": rng.choice(("", "x", exchange)), "apply-to": "exchanges", "priority": 0}
+                    self.broker.settings.put(Key(POLICY, "/", rng.choice("ab")), {**policy, "definition": definition})
+                case 7:
+                    self.broker.settings.delete(Key(POLICY, "/", rng.choice("ab")))
                 case _:
                     bindings = list(vhost.exchanges[exchange].bindings())
                     if bindings:

@@ -91,6 +91,24 @@ def test_nothing_leaves_below_its_share_and_the_limit_is_never_reached_above() -
     assert process.resident() < (BEGIN + 0.1) * LIMIT and not process.broker.limits
 
 
+def test_lazy_queues_leave_though_there_is_room() -> None:
+    process = Process()
+    process.publish(8 * MIB)
+    process.tick()
+    assert not process.writing
+    process.broker.configurations.common.lazy[process.engine.queues[1]] = 0
+    process.tick()
+    assert len(process.writing) == LIMIT // 8 // MIB, "no more than may be on its way"
+    process.written(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    process.tick()
+    assert not process.writing and not process.engine.pool.paged, "not at once"
+    process.publish(2 * MIB)
+    process.tick(RETRY)
+    assert process.written() and process.engine.pool.paged
+    process.tick()
+    assert process.told == ["failed"], "there is room, so that messages leave memory is no news"
+
+
 def test_a_slow_file_makes_publishers_wait_before_the_limit() -> None:
     process = Process()
     while not process.broker.limits:

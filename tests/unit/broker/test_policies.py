@@ -6,7 +6,8 @@ import pytest
 from pamqp.commands import Basic, Exchange, Queue
 
 from qpidd_py.broker import effects
-from qpidd_py.broker.policies import KINDS, OPERATOR, POLICIES_MAX, POLICY, check_policy
+from qpidd_py.broker.policies import POLICIES_MAX, check_policy
+from qpidd_py.broker.policy_keys import KINDS, OPERATOR, POLICY
 from qpidd_py.broker.settings import Key
 from qpidd_py.core.queue import NO_LIMIT
 from qpidd_py.management.model import Management
@@ -16,8 +17,8 @@ from tests.unit.broker.peer import Peer, Replicated
 class House:
     """A primary with a client, and its requests."""
 
-    def __init__(self) -> None:
-        self.broker = Replicated()
+    def __init__(self, level: str = "all") -> None:
+        self.broker = Replicated(level)
         self.management = Management(self.broker)
         self.peer = Peer(self.broker)
         self.peer.open_channel()
@@ -30,10 +31,16 @@ class House:
         return answer["result"] if answer["ok"] else answer["error"]
 
     def policy(
-        self, name: str = "p", pattern: str = "^q", operator: bool = False, priority: int = 0, **keys: Any
+        self,
+        name: str = "p",
+        pattern: str = "^q",
+        operator: bool = False,
+        priority: int = 0,
+        to: str = "all",
+        **keys: Any,
     ) -> Any:
         definition = {key.replace("_", "-"): value for key, value in keys.items()}
-        fields: dict[str, Any] = {"pattern": pattern, "priority": priority, "definition": definition}
+        fields: dict[str, Any] = {"pattern": pattern, "priority": priority, "definition": definition, "apply-to": to}
         return self.ask("policy.set", name=name, operator=operator, **fields)
 
     def declare(self, name: str = "q", **arguments: Any) -> None:
@@ -52,9 +59,10 @@ class House:
         found = self.ask("queue.peek", queue=queue, limit=100)
         return [each["body"].encode() for each in found]
 
-    def shown(self, name: str = "q") -> dict[str, Any]:
-        (found,) = (each for each in self.ask("queue.list") if each["name"] == name)
-        return {key: found[key] for key in ("policy", "operator_policy", "effective")}
+    def shown(self, name: str = "q", kind: str = "queue") -> dict[str, Any]:
+        (found,) = (each for each in self.ask(f"{kind}.list") if each["name"] == name)
+        outside = {"not_in_force": found["not_in_force"]} if found["not_in_force"] else {}
+        return {key: found[key] for key in ("policy", "operator_policy", "effective")} | outside
 
 
 @pytest.fixture
@@ -208,7 +216,7 @@ def test_a_backup_drops_nothing_by_itself(house: House) -> None:
 
 
 def test_many_queues_are_looked_at_over_some_ticks(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qpidd_py.broker.effects.WORK", 3 * (2 + effects.APPLIED))
+    monkeypatch.setattr("qpidd_py.broker.effects.WORK", 3 * (3 + effects.APPLIED))
     for number in range(8):
         house.declare(f"q{number}")
     house.policy(max_length=1)
@@ -219,6 +227,50 @@ def test_many_queues_are_looked_at_over_some_ticks(house: House, monkeypatch: py
     for expected in (6, 7, 7):
         house.broker.vhost.tick(0.0)
         assert limited() == expected
+
+
+def test_a_change_that_comes_again_and_again_leaves_nothing_out(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each began with the first queue: the last ones were never looked at."""
+    monkeypatch.setattr("qpidd_py.broker.effects.WORK", 200)
+    for number in range(200):
+        house.declare(f"q{number}")
+    for number in range(40):
+        house.policy(max_length=number + 1)
+        house.broker.vhost.tick(0.0)
+    assert all(queue.core.max_count <= 40 for queue in house.broker.vhost.queues.values())
+
+
+def test_dead_letters_stay_by_a_policy_of_quorum_queues_only(house: House) -> None:
+    house.declare("q", queue_type="quorum")
+    house.declare("q2")
+    keys: dict[str, Any] = {"dead_letter_exchange": "amq.fanout", "overflow": "reject-publish"}
+    house.policy(dead_letter_strategy="at-least-once", **keys)
+    assert [house.broker.vhost.queues[name].core.keeps for name in ("q", "q2")] == [True, False]
+    house.policy(**keys)
+    assert not house.broker.vhost.queues["q"].core.keeps
+
+
+def test_a_lazy_queue_by_policy_and_by_argument(house: House) -> None:
+    lazy = house.broker.configurations.common.lazy
+    for name, arguments in {"q": {}, "q2": {"queue_mode": "default"}, "q3": {"queue_type": "quorum"}}.items():
+        house.declare(name, **arguments)
+    house.declare("own", queue_mode="lazy", max_priority=2)
+    vhost = house.broker.vhost
+    levels = vhost.queues["own"].core.levels
+    assert levels and list(lazy) == levels
+    house.policy(queue_mode="lazy")
+    assert list(lazy) == [*levels, vhost.queues["q"].core], "the argument default wins, and quorum queues have no mode"
+    assert house.shown("q")["not_in_force"] == {"x-queue-mode": "this broker has no page file: see page-folder"}
+    house.broker.configurations.common.paged = True
+    assert house.shown("q") == {"policy": "p", "operator_policy": "", "effective": {"x-queue-mode": "lazy"}}
+    backup = house.broker.backup()
+    assert backup.vhost.queues["q"].core in backup.configurations.common.lazy
+    house.policy("p2", queue_mode="default", priority=1)
+    assert list(lazy) == levels
+    house.ask("policy.clear", name="p2")
+    for name in ("q", "own"):
+        vhost.delete_queue(None, name, False, False)
+    assert not lazy
 
 
 def test_a_step_changes_few_queues(house: House) -> None:
@@ -254,7 +306,9 @@ GOOD: dict[str, Any] = {"pattern": "q", "apply-to": "all", "priority": 0, "defin
         ({"pattern": "("}, "pattern '('"),
         ({"pattern": None}, "pattern is None, expected text"),
         ({"pattern": "x" * 1025}, "at most 1024"),
-        ({"apply-to": "exchanges"}, "apply-to 'exchanges', expected one of queues, all: no key is for exchanges"),
+        ({"apply-to": "streams"}, "apply-to 'streams', expected one of queues, exchanges, all"),
+        ({"apply-to": "exchanges"}, "key 'max-length' of the definition: it is for queues, and apply-to is exchanges"),
+        ({"apply-to": "exchanges", "definition": {"x": 1}}, "key 'x' of the definition: expected one of "),
         ({"priority": True}, "priority True, expected a whole number of 32 bits"),
         ({"priority": 1 << 31}, "expected a whole number of 32 bits"),
         ({"definition": {}}, "at least one key"),
@@ -263,14 +317,16 @@ GOOD: dict[str, Any] = {"pattern": "q", "apply-to": "all", "priority": 0, "defin
         ({"definition": {"max-length": -1}}, "key 'max-length' of the definition: -1 "),
         ({"definition": {"delivery-limit": 1.5}}, "1.5 is not a whole number"),
         ({"definition": {"overflow": "x"}}, "is not one of drop-head"),
-        ({"definition": {"ha-mode": "all"}}, "every member of the cluster holds a copy"),
-        ({"definition": {"queue-mode": "lazy"}}, "what is paged out is the broker's decision"),
+        ({"definition": {"message-deduplication": True}}, "it begins with the queue or exchange"),
+        ({"definition": {"queue-master-locator": "min-masters"}}, "the primary is the leader of all queues"),
+        ({"definition": {"federation-upstream-set": "all"}}, "see `qpid-route`"),
+        ({"definition": {"queue-mode": "fast"}}, "'fast' is not one of default, lazy"),
         ({"definition": {"nonsense": 1}}, "key 'nonsense' of the definition: expected one of expires"),
     ],
 )
 def test_what_is_no_policy_is_refused(house: House, change: dict[str, Any], text: str) -> None:
     for kind in KINDS:
-        if kind == POLICY or "overflow" not in change.get("definition", {}):
+        if kind == POLICY or not {"overflow", "queue-mode"} & set(change.get("definition", {})):
             with pytest.raises(ValueError, match=r"^[^\n]*$") as refused:
                 check_policy(kind, {**GOOD, **change})
             assert text in str(refused.value)
@@ -279,9 +335,25 @@ def test_what_is_no_policy_is_refused(house: House, change: dict[str, Any], text
 
 
 def test_an_operators_policy_has_numbers_only(house: House) -> None:
-    with pytest.raises(ValueError, match="key 'overflow' of the definition: expected one of"):
-        check_policy(OPERATOR, {**GOOD, "definition": {"overflow": "drop-head"}})
+    for key, value in {"overflow": "drop-head", "alternate-exchange": "x", "nonsense": 1}.items():
+        with pytest.raises(ValueError, match=f"key '{key}' of the definition: expected one of expires"):
+            check_policy(OPERATOR, {**GOOD, "definition": {key: value}})
+    with pytest.raises(ValueError, match="every member in sync"):
+        check_policy(OPERATOR, {**GOOD, "definition": {"ha-mode": "all"}})
+    with pytest.raises(ValueError, match="it is for queues"):
+        check_policy(OPERATOR, {**GOOD, "apply-to": "exchanges"})
     check_policy(OPERATOR, GOOD)
+
+
+def test_a_number_that_no_log_can_carry_is_refused(house: House) -> None:
+    """It went through as an exception of the broker."""
+    assert "no field can carry the number 1180591620717411303424" in house.policy(max_length=1 << 70)
+    assert "1180591620717411303424" in house.ask("limit.set", vhost="/", limits={"max-queues": 1 << 70})
+    uri = "amqp://"
+    shovel = {"src-uri": uri, "dest-uri": uri, "src-queue": "a", "dest-queue": "b", "src-prefetch-count": 1 << 70}
+    answer = house.ask("parameter.set", vhost="/", component="shovel", name="s", value=shovel)
+    assert isinstance(answer, str)
+    assert house.ask("policy.list") == house.ask("limit.list") == []
 
 
 def test_there_are_not_too_many(house: House) -> None:
