@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from qpidd_py.http.door import Door, not_found
+from qpidd_py.http.queues import Queues
 from qpidd_py.http.rates import Rates
 
 Json = dict[str, Any]
@@ -21,6 +22,7 @@ class Call:
     query: Mapping[str, str]
     body: Mapping[str, Any]
     rates: Rates = field(default_factory=Rates)
+    queues: Queues = field(default_factory=Queues)
     now: float = 0.0
     """Seconds of a monotonic clock."""
 

@@ -11,7 +11,7 @@ from qpidd_py.cli import definitions
 from qpidd_py.http import actions, views
 from qpidd_py.http.call import Call, Handler, Json, one
 from qpidd_py.http.door import Problem, bad_request, not_found
-from qpidd_py.http.paging import numbers, page_of, part
+from qpidd_py.http.paging import numbers, part, shown_page
 from qpidd_py.http.setting_routes import SETTING_ROUTES
 from qpidd_py.management.pages import DEEPEST
 
@@ -28,21 +28,10 @@ def _with_node(call: Call, method: str, **arguments: Any) -> tuple[Any, str]:
 
 
 def _queues(call: Call) -> Any:
-    """The broker makes the page, unless it is of a pattern, of an unusual order, or far behind."""
-    query, place = call.query, _place(call)
-    sort = views.SORTS.get(query.get("sort", "name"))
-    if place is None or sort is None or query.get("use_regex") == "true":
-        items, node = _with_node(call, "queue.list", **call.host)
-        return part(_queues_shown(call, items, node), query)
-    wanted = {
-        **place,
-        **call.host,
-        "sort": sort,
-        "name": query.get("name", ""),
-        "reverse": query.get("sort_reverse") == "true",
-    }
-    found, node = _with_node(call, "queue.page", **wanted)
-    return page_of(_queues_shown(call, found["queues"], node), found["matched"], found["total"], query)
+    if "page" in call.query:
+        return call.queues.page(call.door, call.path.get("vhost"), call.query)
+    items, node = _with_node(call, "queue.list", **call.host)
+    return part(_queues_shown(call, items, node), call.query)
 
 
 def _place(call: Call) -> dict[str, int] | None:
@@ -103,7 +92,7 @@ def _connections(call: Call) -> Any:
         items, node = _with_node(call, "session.list", **call.host)
         return part(_connections_shown(call, (item for item in items if not item["link"]), node), query)
     found, node = _with_node(call, "session.page", **place)
-    return page_of(_connections_shown(call, found["sessions"], node), found["matched"], found["total"], query)
+    return shown_page(_connections_shown(call, found["sessions"], node), found["matched"], found["total"], query)
 
 
 def _connections_shown(call: Call, items: Any, node: str) -> list[Json]:

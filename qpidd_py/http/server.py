@@ -30,6 +30,7 @@ from qpidd_py.http.events import Readers
 from qpidd_py.http.gate import Gate
 from qpidd_py.http.page import add_page
 from qpidd_py.http.paging import QueryError
+from qpidd_py.http.queues import Queues
 from qpidd_py.http.rates import Rates
 from qpidd_py.http.routes import ROUTES
 from qpidd_py.security.entries import HOST
@@ -52,9 +53,9 @@ def application(target: Target) -> web.Application:
     """`target`: the broker; its login is not used."""
     found = web.Application(client_max_size=BODY_MAX, middlewares=[_problems])
     add_page(found)
-    pool, gate, rates = ThreadPoolExecutor(AT_ONCE, "request"), Gate(), Rates()
+    pool, gate, rates, queues = ThreadPoolExecutor(AT_ONCE, "request"), Gate(), Rates(), Queues()
     for method, path, handler in ROUTES:
-        found.router.add_route(method, path, _wrapped(target, handler, pool, gate, rates))
+        found.router.add_route(method, path, _wrapped(target, handler, pool, gate, rates, queues))
     readers = Readers(pool, gate)
     found.router.add_route("GET", EVENTS, _events(target, readers))
     found.on_shutdown.append(readers.end)
@@ -62,14 +63,14 @@ def application(target: Target) -> web.Application:
 
 
 def _wrapped(
-    target: Target, handler: Handler, pool: ThreadPoolExecutor, gate: Gate, rates: Rates
+    target: Target, handler: Handler, pool: ThreadPoolExecutor, gate: Gate, rates: Rates, queues: Queues
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def handle(request: web.Request) -> web.StreamResponse:
         login = login_of(request)
         _check_origin(request)
         path = {name: unquote(value) for name, value in _raw(request).items()}
         door, body = Door(target._replace(login=login), path.get("vhost", HOST)), await _body(request)
-        call = Call(door, path, dict(request.query), body, rates, time.monotonic())
+        call = Call(door, path, dict(request.query), body, rates, queues, time.monotonic())
         async with gate.passed(login, request.remote or ""):
             result = await asyncio.get_running_loop().run_in_executor(pool, handler, call)
         if result is None or (result == {} and request.method != "GET"):

@@ -45,11 +45,11 @@ def show_queue(queue: DeclaredQueue) -> Json:
         "arguments": to_json(queue.arguments),
         "policy": queue.effect.policy,
         "operator_policy": queue.effect.operator,
-        "effective": _show_effect(queue),
+        "effective": show_effect(queue),
     }
 
 
-def _show_effect(queue: DeclaredQueue) -> Json:
+def show_effect(queue: DeclaredQueue) -> Json:
     """What the policies have changed."""
     found = queue.effect.arguments
     return {name: to_json(value) for name, value in found.items() if value != queue.arguments.get(name)}
