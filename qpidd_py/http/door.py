@@ -7,7 +7,7 @@ local broker, which may be a backup; declarations and messages are for a primary
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -36,11 +36,13 @@ _T = TypeVar("_T")
 
 
 class Problem(Exception):
-    """What the client is told: a status, RabbitMQ's word for it, and a reason."""
+    """What the client is told: a status, RabbitMQ's word for it, a reason, and what else is in the answer."""
 
-    def __init__(self, status: int, error: str, reason: str) -> None:
+    def __init__(self, status: int, error: str, reason: str, more: Mapping[str, Any] | None = None) -> None:
         super().__init__(f"{status} {error}: {reason}")
-        self.status, self.error, self.reason = status, error, reason
+        self.status, self.error, self.reason, self.more = status, error, reason, more or {}
+        self.judged = False
+        """The broker has accepted the login, and refused what was asked."""
 
 
 class WrongLogin(Problem):
@@ -121,9 +123,9 @@ def told() -> Iterator[None]:
     except pika.exceptions.ProbableAccessDeniedError as error:
         raise _ended(ReplyCode.NOT_ALLOWED, str(error)) from None
     except RequestRefused as error:
-        raise _closed(error.code, str(error)) from None
+        raise _judged(_closed(error.code, str(error))) from None
     except pika.exceptions.ChannelClosedByBroker as error:
-        raise _closed(error.reply_code, f"{error.reply_code} {error.reply_text}") from None
+        raise _judged(_closed(error.reply_code, f"{error.reply_code} {error.reply_text}")) from None
     except pika.exceptions.ConnectionClosedByBroker as error:
         raise _ended(error.reply_code, f"{error.reply_code} {error.reply_text}") from None
     except (pika.exceptions.ShortStringTooLong, pika.exceptions.UnsupportedAMQPFieldException) as error:
@@ -134,12 +136,17 @@ def told() -> Iterator[None]:
         raise Problem(503, "service_unavailable", str(error) or type(error).__name__) from None
 
 
+def _judged(problem: Problem) -> Problem:
+    problem.judged = problem.status != 503
+    return problem
+
+
 def _ended(code: int, text: str) -> Problem:
     """The connection, not the channel.  A broker that was lost gives no code."""
     if not code:
         return Problem(503, "service_unavailable", text)
     if code == ReplyCode.NOT_ALLOWED:
-        return not_found() if NO_VHOST.search(text) else not_authorised(text)
+        return _judged(not_found() if NO_VHOST.search(text) else not_authorised(text))
     return _closed(code, text)
 
 

@@ -6,11 +6,13 @@ A handler gets a `Call` and returns what is sent as JSON, or None (204); it runs
 from __future__ import annotations
 
 from typing import Any, Final
+from urllib.parse import quote
 
 from qpidd_py.cli import definitions
 from qpidd_py.http import actions, views
-from qpidd_py.http.call import Call, Handler, Json, one
+from qpidd_py.http.call import Call, Created, Handler, Json, one
 from qpidd_py.http.door import Problem, bad_request, not_found
+from qpidd_py.http.node_routes import NODE_ROUTES
 from qpidd_py.http.paging import numbers, part, shown_page
 from qpidd_py.http.setting_routes import SETTING_ROUTES
 from qpidd_py.management.pages import DEEPEST
@@ -104,11 +106,26 @@ def _connection(call: Call) -> Json:
 
 
 def _close_connection(call: Call) -> None:
-    call.door.ask(
-        "session.close",
-        number=_connection(call)["number"],
-        reason=call.query.get("reason", "closed by an administrator"),
-    )
+    _close(call, _connection(call))
+
+
+def _close(call: Call, connection: Json) -> None:
+    reason = call.query.get("reason", "closed by an administrator")
+    call.door.ask("session.close", number=connection["number"], reason=reason)
+
+
+def _connections_of(call: Call) -> list[Json]:
+    found = _connections_shown(call, *_with_node(call, "session.list"))
+    return [each for each in found if each["user"] == call["user"]]
+
+
+def _close_connections_of(call: Call) -> None:
+    for each in _connections_of(call):
+        try:
+            _close(call, each)
+        except Problem as problem:
+            if problem.status != 404:  # it has ended meanwhile; one of this process does, each time
+                raise
 
 
 def _all_channels(call: Call) -> list[Json]:
@@ -136,10 +153,6 @@ def _consumers(call: Call) -> Any:
 def _overview(call: Call) -> Json:
     found = views.overview(*call.door.ask_all([("broker.info", {}), ("queue.totals", {})]))
     return call.rated("overview", [found])[0]
-
-
-def _nodes(call: Call) -> list[Json]:
-    return [views.node(call.door.ask("broker.info"))]
 
 
 # ---- changes
@@ -196,9 +209,12 @@ def _kind(call: Call) -> str:
     return _KINDS[call["kind"]]
 
 
-def _bind(call: Call) -> None:
+def _bind(call: Call) -> Created:
+    """It says how the binding is called, from the path on."""
     kind = _kind(call)
     call.door.on_channel(lambda channel: actions.bind(channel, call["source"], kind, call["destination"], call.body))
+    key = views.properties_key(call.body.get("routing_key", ""), call.body.get("arguments", {}))
+    return Created(f"{quote(call['destination'], safe='')}/{quote(key, safe='~')}")
 
 
 def _binding(call: Call) -> Json:
@@ -243,11 +259,18 @@ def _put_vhost(call: Call) -> None:
 
 
 def _definitions(call: Call) -> Json:
-    return definitions.exported(*call.door.ask_all([(name, call.host) for name in definitions.LISTED]))
+    found = definitions.exported(*call.door.ask_all([(name, call.host) for name in definitions.LISTED]))
+    return definitions.of_host(found, call["vhost"]) if "vhost" in call.path else found
 
 
 def _import(call: Call) -> None:
-    actions.import_definitions(call.door, call.body)
+    """The broker judges the login of an import that makes nothing, too."""
+    call.door.ask("user.self")
+    content = call.body
+    if "vhost" in call.path:
+        one(call.door.ask("vhost.list"), name=call["vhost"])
+        content = definitions.into_host(content, call["vhost"])
+    actions.import_definitions(call.door, content)
 
 
 def _alive(call: Call) -> Json:
@@ -259,13 +282,6 @@ def _alive(call: Call) -> Json:
         channel.basic_get(TEST_QUEUE, auto_ack=True)
 
     call.door.on_channel(work)
-    return {"status": "ok"}
-
-
-def _alarms(call: Call) -> Json:
-    alarms = call.door.ask("broker.info")["alarms"]
-    if alarms:
-        raise Problem(503, "failed", "; ".join(f"{name}: {reason}" for name, reason in alarms.items()))
     return {"status": "ok"}
 
 
@@ -283,7 +299,6 @@ def _ask(method: str) -> Handler:
 ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/api/overview", _overview),
     ("GET", "/api/whoami", _ask("user.self")),
-    ("GET", "/api/nodes", _nodes),
     ("GET", "/api/vhosts", _vhosts),
     ("GET", "/api/vhosts/{name}", _vhost),
     ("PUT", "/api/vhosts/{name}", _put_vhost),
@@ -316,6 +331,8 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("DELETE", "/api/bindings/{vhost}/e/{source}/{kind}/{destination}/{key}", _unbind),
     ("GET", "/api/connections", _connections),
     ("GET", "/api/vhosts/{vhost}/connections", _connections),
+    ("GET", "/api/connections/username/{user}", _connections_of),
+    ("DELETE", "/api/connections/username/{user}", _close_connections_of),
     ("GET", "/api/connections/{name}", _connection),
     ("DELETE", "/api/connections/{name}", _close_connection),
     ("GET", "/api/connections/{name}/channels", _channels_of_connection),
@@ -325,11 +342,13 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/api/consumers", _consumers),
     ("GET", "/api/consumers/{vhost}", _consumers),
     *SETTING_ROUTES,
-    ("GET", "/api/definitions", _definitions),
-    ("POST", "/api/definitions", _import),
+    *(
+        (method, path, handler)
+        for path in ("/api/definitions", "/api/all-configuration", "/api/definitions/{vhost}")
+        for method, handler in (("GET", _definitions), ("POST", _import))
+    ),
     ("GET", "/api/aliveness-test/{vhost}", _alive),
-    ("GET", "/api/health/checks/alarms", _alarms),
-    ("GET", "/api/health/checks/local-alarms", _alarms),
+    *NODE_ROUTES,
     ("GET", "/api/ha/status", _ask("ha.status")),
     ("GET", "/api/ha/query", _ask("ha.query")),
     ("POST", "/api/ha/relocate", _relocate),
