@@ -44,7 +44,7 @@ class Call:
         if not self.octets:
             return {}
         try:
-            found = json.loads(self.octets)
+            found = _read(self.octets.decode("utf-8-sig"))
         except (ValueError, RecursionError) as error:
             raise Problem(400, "not_json", str(error)) from None
         if not isinstance(found, dict):
@@ -64,6 +64,14 @@ class Call:
     @property
     def user(self) -> str:
         return str(self.door.target.login.user)
+
+
+def _read(text: str) -> Any:
+    """Raises ValueError, also for half a character in a string: nothing could take it."""
+    found = json.loads(text)
+    if "\\ud" in text.lower():
+        json.dumps(found, ensure_ascii=False).encode()
+    return found
 
 
 Handler = Callable[[Call], Any]

@@ -66,7 +66,8 @@ DEFINITIONS: Final = (
 )
 OF_HOST: Final = "rabbit_version parameters policies queues exchanges bindings"
 NODES: Final = "name type running os_pid mem_used mem_limit mem_alarm disk_free_alarm"
-WRONG: Final = (b"{", b"[]", b'{"a": NaN')
+WRONG: Final = (b"{", b"[]", b'{"a": NaN', b'{"name": "\\ud800"}', b'{"name": {"a": ["\xed\xa0\x80"]}}', b"[" * 100_000)
+"""The fourth and the fifth have half a character, which no broker can be told."""
 TABLE: Final[tuple[Row, ...]] = (
     Row("/overview", "GET", keys="management_version cluster_name object_totals queue_totals message_stats node"),
     Row("/cluster-name", "GET PUT", keys="name"),
