@@ -7,6 +7,7 @@ Rates are counted for queues whose numbers change, over the last WINDOW to twice
 
 from __future__ import annotations
 
+import json
 import struct
 from base64 import b64decode
 from collections import OrderedDict
@@ -148,7 +149,7 @@ class Table:
 
     def _take_part(self, part: Json, now: float) -> bool:
         """False for numbers of a queue that was never named."""
-        for number, host, name, *known in part["named"]:
+        for number, host, name, *known in json.loads(part["named"]):
             self._rows[number] = Row(host, name, known)
             self._active.pop(number, None)
             self._in_order = None

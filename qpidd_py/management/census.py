@@ -2,9 +2,10 @@
 
     queue.count   {}                        how many there are
     queue.census  {history="", after=0, known=0}
-                                            in parts: {"named": [[number, virtual host, name, flags, arguments, policy,
-                                            operator policy, effective arguments]], "rows": those of `core/census.pyx`,
-                                            in base64}, and at the end {"history", "last", "total", "numbers"}
+                                            in parts: {"named": JSON of [[number, virtual host, name, flags, arguments,
+                                            policy, operator policy, effective arguments]], "rows": those of
+                                            `core/census.pyx`, in base64}, at the end {"history", "last", "total",
+                                            "numbers"}.  Texts, since a part is encoded twice (`model._in_parts`)
 
 `after` and `history` are `last` and `history` of the answer before; where the history is another one, all are told.
 Named are those that are new, or have another policy.  `numbers`, those of all queues in base64, is there if queues have
@@ -17,6 +18,7 @@ are told twice.
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
@@ -82,7 +84,11 @@ class Census:
         if not rows:
             return None, 0, numbers
         named = [_named(queue) for queue, each in zip(queues, told, strict=True) if each.born > after]
-        return {"named": named, "rows": b64encode(rows).decode()}, len(named), numbers
+        return (
+            {"named": json.dumps(named, separators=(",", ":")), "rows": b64encode(rows).decode()},
+            len(named),
+            numbers,
+        )
 
 
 def _tell(queue: DeclaredQueue) -> Told:
@@ -92,5 +98,7 @@ def _tell(queue: DeclaredQueue) -> Told:
 
 def _named(queue: DeclaredQueue) -> list[Any]:
     flags = DURABLE * queue.durable | EXCLUSIVE * queue.exclusive | AUTO_DELETE * queue.auto_delete
-    policies = queue.effect.policy, queue.effect.operator, show_effect(queue)
-    return [queue.number, queue.host, queue.name, flags, to_json(queue.arguments), *policies]
+    effect = queue.effect
+    changed = {} if effect.arguments is queue.arguments else show_effect(queue)
+    arguments = to_json(queue.arguments)
+    return [queue.core.number, queue.host, queue.name, flags, arguments, effect.policy, effect.operator, changed]

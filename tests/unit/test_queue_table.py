@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from base64 import b64decode
 from collections.abc import Callable, Iterator
 from random import Random
@@ -237,7 +238,7 @@ def test_a_table_that_is_not_sound_is_made_anew(site: Site) -> None:
     table.take(parts, 1.0)
     assert table.place["history"] == "" and table.older(1.0)
     parts[-1]["total"] -= 1
-    table.take([{**parts[0], "named": []}, *parts[1:]], 2.0)
+    table.take([{**parts[0], "named": "[]"}, *parts[1:]], 2.0)
     assert table.place["history"] == "", "rows of queues that nobody has named"
     site.refresh(table)
     assert len(table) == 60 and not table.older(1.0)
@@ -249,7 +250,9 @@ def test_a_table_that_is_not_sound_is_made_anew(site: Site) -> None:
 def told(parts: list[dict[str, Any]]) -> tuple[int, int]:
     """How many rows and names were sent."""
     changed = parts[:-1]
-    return sum(len(b64decode(each["rows"])) // ROW for each in changed), sum(len(each["named"]) for each in changed)
+    return sum(len(b64decode(each["rows"])) // ROW for each in changed), sum(
+        len(json.loads(each["named"])) for each in changed
+    )
 
 
 @pytest.mark.parametrize("queues", [500, 2000, 8000])
