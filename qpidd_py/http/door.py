@@ -32,6 +32,7 @@ from qpidd_py.security.entries import HOST
 SECONDS: Final = 10.0
 """For the whole of one request."""
 NO_VHOST: Final = re.compile(r"NOT_ALLOWED - vhost .* not found")
+_CLOSED: Final = re.compile(r"ConnectionClosedByBroker: \((\d+)\)")
 _T = TypeVar("_T")
 
 
@@ -121,7 +122,7 @@ def told() -> Iterator[None]:
     except (AuthenticationFailure, pika.exceptions.ProbableAuthenticationError):
         raise WrongLogin from None
     except pika.exceptions.ProbableAccessDeniedError as error:
-        raise _ended(ReplyCode.NOT_ALLOWED, str(error)) from None
+        raise _ended(_code_of(error), str(error)) from None
     except RequestRefused as error:
         raise _judged(_closed(error.code, str(error))) from None
     except pika.exceptions.ChannelClosedByBroker as error:
@@ -134,6 +135,13 @@ def told() -> Iterator[None]:
         raise _ended(error.code, str(error)) from None
     except (BrokerError, OSError, pika.exceptions.AMQPError) as error:
         raise Problem(503, "service_unavailable", str(error) or type(error).__name__) from None
+
+
+def _code_of(error: pika.exceptions.ProbableAccessDeniedError) -> int:
+    """Of the connection.close that pika took for a refused virtual host; it keeps the text only.  A backup closes a
+    connection there, too."""
+    found = _CLOSED.search(str(error))
+    return int(found[1]) if found else 0
 
 
 def _judged(problem: Problem) -> Problem:

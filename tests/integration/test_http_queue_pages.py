@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -151,13 +152,17 @@ def test_strange_pages(api: Api, query: str, code: int) -> None:
     assert found[0] == code, found
 
 
+def _has(api: Api, name: str, query: str) -> bool:
+    return name in {each["name"] for each in pages(api, "/queues/v1", query)}
+
+
 def test_names_of_every_kind(api: Api) -> None:
     """Also octets that are no text, for a pattern, too."""
     connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", api.amqp_port, "v1"))
     for name in ("ä/ö", "\U0001f407", "a\u0000b"):
         connection.channel().queue_declare(name, exclusive=True)
     for query in ("name=%C3%A4", "name=%C3%A4&use_regex=true", "use_regex=true&name=."):
-        wait_for(lambda query=query: "ä/ö" in {each["name"] for each in pages(api, "/queues/v1", query)}, TIME)
+        wait_for(partial(_has, api, "ä/ö", query), TIME)
     connection.close()
 
 
