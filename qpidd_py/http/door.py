@@ -119,10 +119,10 @@ def told() -> Iterator[None]:
     """What the broker answers as what the client is told."""
     try:
         yield
-    except (AuthenticationFailure, pika.exceptions.ProbableAuthenticationError):
+    except AuthenticationFailure:
         raise WrongLogin from None
-    except pika.exceptions.ProbableAccessDeniedError as error:
-        raise _ended(_code_of(error), str(error)) from None
+    except (pika.exceptions.ProbableAuthenticationError, pika.exceptions.ProbableAccessDeniedError) as error:
+        raise _unopened(str(error)) from None
     except RequestRefused as error:
         raise _judged(_closed(error.code, str(error))) from None
     except pika.exceptions.ChannelClosedByBroker as error:
@@ -137,11 +137,12 @@ def told() -> Iterator[None]:
         raise Problem(503, "service_unavailable", str(error) or type(error).__name__) from None
 
 
-def _code_of(error: pika.exceptions.ProbableAccessDeniedError) -> int:
-    """Of the connection.close that pika took for a refused virtual host; it keeps the text only.  A backup closes a
-    connection there, too."""
-    found = _CLOSED.search(str(error))
-    return int(found[1]) if found else 0
+def _unopened(text: str) -> Problem:
+    """pika takes each end before connection.open-ok for a refused login or virtual host, and keeps its text only.  A
+    backup closes connections there, too, and a broker can be lost."""
+    found = _CLOSED.search(text)
+    code = int(found[1]) if found else 0
+    return WrongLogin() if code == ReplyCode.ACCESS_REFUSED else _ended(code, text)
 
 
 def _judged(problem: Problem) -> Problem:

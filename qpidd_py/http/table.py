@@ -134,7 +134,8 @@ class Table:
             self._keep(frozenset(number for (number,) in struct.iter_unpack("<I", b64decode(end["numbers"]))))
         sound = sound and len(self._rows) == end["total"]
         self._history, self._last, self._at = end["history"] if sound else "", end["last"], now
-        self._orders.clear()
+        if changed or end["numbers"] is not None or self._active:
+            self._orders.clear()
         self._count_rates(now)
 
     def page(self, host: str | None, query: Mapping[str, str], node: str) -> Json:

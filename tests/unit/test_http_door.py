@@ -34,6 +34,7 @@ def refused_host(error: Exception) -> Exception:
         (refused_host(pika.exceptions.ConnectionClosedByBroker(530, "access refused for user 'a (320)'")), 401),
         (refused_host(pika.exceptions.ConnectionClosedByBroker(530, "NOT_ALLOWED - vhost x not found")), 404),
         (refused_host(pika.exceptions.StreamLostError("lost (530)")), 503),
+        (pika.exceptions.ProbableAuthenticationError(repr(pika.exceptions.StreamLostError("lost"))), 503),
     ],
 )
 def test_a_status_by_the_code(error: Exception, status: int) -> None:
@@ -45,6 +46,10 @@ def test_a_status_by_the_code(error: Exception, status: int) -> None:
 def test_a_wrong_login_istold_from_a_missing_right() -> None:
     with pytest.raises(WrongLogin), told():
         raise AuthenticationFailure("a:1: 403")
+    with pytest.raises(WrongLogin), told():
+        raise pika.exceptions.ProbableAuthenticationError(
+            repr(pika.exceptions.ConnectionClosedByBroker(403, "ACCESS_REFUSED"))
+        )
     with pytest.raises(Problem) as problem, told():
         raise RequestRefused("no right", 403)
     assert not isinstance(problem.value, WrongLogin)

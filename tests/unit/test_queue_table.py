@@ -302,6 +302,7 @@ def test_an_order_is_made_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> N
     table = Table()
     site.refresh(table)
     for _ in range(5):
+        site.refresh(table)
         for page in ("1", "2", "3"):
             table.page(None, {"page": page, "page_size": "20", "sort": "messages"}, "n")
     assert len(made) == 1
