@@ -5,6 +5,7 @@ A handler gets a `Call` and returns what is sent as JSON, or None (204); it runs
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -65,26 +66,40 @@ def _exchange_name(call: Call) -> str:
     return "" if call["name"] == "amq.default" else call["name"]
 
 
-def _all_bindings(call: Call) -> list[Json]:
-    queues, bindings = call.door.ask_all([("queue.list", call.host), ("binding.list", call.host)])
-    return [views.default_binding(item["name"], item["vhost"]) for item in queues] + [
-        views.binding(item) for item in bindings
-    ]
-
-
 def _bindings(call: Call) -> Any:
-    return part(_all_bindings(call), call.query)
+    return part(_bindings_of(call), call.query)
 
 
-def _bindings_where(**fields: str) -> Handler:
-    """`fields`: of a binding -> of the path, or a value in quotes."""
+def _bindings_of(call: Call, **wanted: str) -> list[Json]:
+    """Those with these fields.  Raises Problem for a virtual host that is not there."""
+    found = _default_bindings(call, wanted) if wanted.get("source", "") == "" else []
+    if wanted.get("source") != "":
+        found += [views.binding(each) for each in call.door.ask("binding.list", **call.host)]
+    return [item for item in found if all(item[name] == value for name, value in wanted.items())]
 
-    def found(call: Call) -> list[Json]:
-        values = {field: name[1:-1] if name.startswith("'") else call[name] for field, name in fields.items()}
-        values = {field: "" if value == "amq.default" else value for field, value in values.items()}
-        return [item for item in _all_bindings(call) if all(item[field] == values[field] for field in values)]
 
-    return found
+def _default_bindings(call: Call, wanted: Mapping[str, str]) -> list[Json]:
+    """Each queue has one.  One queue is asked for by itself."""
+    call.door.ask("queue.count", **call.host)
+    if wanted.get("destination_type") == "exchange":
+        return []
+    if "destination" not in wanted:
+        return [views.default_binding(each["name"], each["vhost"]) for each in call.door.ask("queue.list", **call.host)]
+    try:
+        queue = call.door.ask("queue.info", queue=wanted["destination"], **call.host)
+    except Problem as problem:
+        if problem.status == 404:
+            return []
+        raise
+    return [views.default_binding(queue["name"], queue["vhost"])]
+
+
+def _bindings_from(call: Call) -> list[Json]:
+    return _bindings_of(call, source=_exchange_name(call))
+
+
+def _bindings_to(kind: str) -> Handler:
+    return lambda call: _bindings_of(call, destination=call["name"], destination_type=kind)
 
 
 def _connections(call: Call) -> Any:
@@ -228,8 +243,8 @@ def _unbind(call: Call) -> None:
 
 
 def _between(call: Call) -> list[Json]:
-    ends = {"source": call["source"], "destination": call["destination"], "destination_type": _kind(call)}
-    return [item for item in _all_bindings(call) if all(item[name] == value for name, value in ends.items())]
+    source = "" if call["source"] == "amq.default" else call["source"]
+    return _bindings_of(call, source=source, destination=call["destination"], destination_type=_kind(call))
 
 
 # ---- virtual hosts
@@ -308,7 +323,7 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/api/queues/{vhost}/{name}", _queue),
     ("PUT", "/api/queues/{vhost}/{name}", _declare_queue),
     ("DELETE", "/api/queues/{vhost}/{name}", _delete_queue),
-    ("GET", "/api/queues/{vhost}/{name}/bindings", _bindings_where(destination="name", destination_type="'queue'")),
+    ("GET", "/api/queues/{vhost}/{name}/bindings", _bindings_to("queue")),
     ("DELETE", "/api/queues/{vhost}/{name}/contents", _purge),
     ("POST", "/api/queues/{vhost}/{name}/get", _get),
     ("GET", "/api/exchanges", _exchanges),
@@ -316,11 +331,11 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/api/exchanges/{vhost}/{name}", _exchange),
     ("PUT", "/api/exchanges/{vhost}/{name}", _declare_exchange),
     ("DELETE", "/api/exchanges/{vhost}/{name}", _delete_exchange),
-    ("GET", "/api/exchanges/{vhost}/{name}/bindings/source", _bindings_where(source="name")),
+    ("GET", "/api/exchanges/{vhost}/{name}/bindings/source", _bindings_from),
     (
         "GET",
         "/api/exchanges/{vhost}/{name}/bindings/destination",
-        _bindings_where(destination="name", destination_type="'exchange'"),
+        _bindings_to("exchange"),
     ),
     ("POST", "/api/exchanges/{vhost}/{name}/publish", _publish),
     ("GET", "/api/bindings", _bindings),
