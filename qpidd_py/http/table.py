@@ -2,7 +2,8 @@
 
 `take` gets what has changed (`management/census.py`).  A page is put into order here, so it costs the broker nothing;
 the last ORDERS orders are kept until something changes.  Equal ones stay in the order of virtual hosts and names.
-Rates are counted for queues whose numbers change, over the last WINDOW to twice as long (`rates.py`).
+Rates are made when they are looked at, over the last WINDOW to thrice as long: by `rates.py`, for all queues each time
+that something is taken, they would take longer than all the rest.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any, Final
 
 from qpidd_py.http import views
 from qpidd_py.http.paging import field, matcher, order, page_of
-from qpidd_py.http.rates import WINDOW, Rates, put
+from qpidd_py.http.rates import LONGEST, SHORTEST, WINDOW, put
 from qpidd_py.management.census import AUTO_DELETE, DURABLE, EXCLUSIVE
 
 LOOKED_AT: Final = 20_000
@@ -27,20 +28,58 @@ STALE: Final = 10.0
 ORDERS: Final = 16
 _ROW: Final = struct.Struct("<IIQQQQQQ")
 _STOPPED: Final = 1 << 31
-_NO_RATES: Final = (0.0,) * 5
+_REST: Final = 2 * WINDOW
+"""Seconds after its last change from which on a queue has no rates."""
+Counts = tuple[int, ...]
+"""Number, consumers, ready, unacked, bytes, ready_bytes, enqueued, dequeued."""
+_RATED: Final[tuple[Callable[[Counts], int], ...]] = (
+    lambda counts: counts[2] + counts[3],
+    lambda counts: counts[2],
+    lambda counts: counts[3],
+    lambda counts: counts[6],
+    lambda counts: counts[7],
+)
+"""What has rates, as in `rates.GROUPS`."""
 Json = dict[str, Any]
 
 
 class Row:
     """One queue."""
 
-    __slots__ = ("counts", "host", "known", "name", "rates")
+    __slots__ = ("before", "between", "changed", "counts", "host", "known", "name", "newer", "then")
 
     def __init__(self, host: str, name: str, known: Sequence[Any]) -> None:
         self.host, self.name, self.known = host, name, known
-        self.counts: tuple[int, ...] = ()
-        """Number, consumers, ready, unacked, bytes, ready_bytes, enqueued, dequeued."""
-        self.rates: Sequence[float] = _NO_RATES
+        self.counts: Counts = ()
+        self.changed = -_REST
+        self.then = self.newer = 0.0
+        self.before: Counts = ()
+        """Rates count from then; and from the newer moment, when that is WINDOW old."""
+        self.between: Counts = ()
+
+    def count(self, counts: Counts, now: float, at: float) -> None:
+        """They are these now, and were others when it was looked `at` the queues last."""
+        if not self.counts or now - at > LONGEST:
+            self.before = self.between = counts
+            self.then = self.newer = now
+        elif at - self.changed > _REST:
+            self.before = self.between = self.counts
+            self.then = self.newer = at
+        elif now - self.newer >= WINDOW:
+            is_long = now - self.newer >= 2 * WINDOW
+            self.then, self.before = (at, self.counts) if is_long else (self.newer, self.between)
+            self.newer, self.between = now, counts
+        if self.counts:
+            self.changed = now
+        self.counts = counts
+
+    def rate(self, number: int, at: float) -> float:
+        """A second, of `_RATED`."""
+        if at - self.changed > _REST:
+            return 0.0
+        then, before = (self.newer, self.between) if at - self.newer >= WINDOW else (self.then, self.before)
+        passed, rated = at - then, _RATED[number]
+        return round((rated(self.counts) - rated(before)) / passed, 2) if passed >= SHORTEST else 0.0
 
     def item(self) -> Json:
         """As in `queue.list`."""
@@ -67,9 +106,9 @@ class Row:
             "effective": effective,
         }
 
-    def shown(self, node: str = "") -> Json:
+    def shown(self, at: float, node: str = "") -> Json:
         found = views.queue(self.item(), node)
-        put("queue", found, self.rates)
+        put("queue", found, [self.rate(number, at) for number in range(len(_RATED))])
         return found
 
 
@@ -90,13 +129,16 @@ _COLUMNS: Final[Mapping[str, Callable[[Row], Any]]] = {
     "consumers": lambda row: row.counts[1] & ~_STOPPED,
     "message_stats.publish": lambda row: row.counts[6],
     "message_stats.deliver_get": lambda row: row.counts[7],
-    "messages_details.rate": lambda row: row.rates[0],
-    "messages_ready_details.rate": lambda row: row.rates[1],
-    "messages_unacknowledged_details.rate": lambda row: row.rates[2],
-    "message_stats.publish_details.rate": lambda row: row.rates[3],
-    "message_stats.deliver_get_details.rate": lambda row: row.rates[4],
 }
 """What is sorted by often, without the whole view."""
+_RATES: Final[Sequence[str]] = (
+    "messages_details.rate",
+    "messages_ready_details.rate",
+    "messages_unacknowledged_details.rate",
+    "message_stats.publish_details.rate",
+    "message_stats.deliver_get_details.rate",
+)
+"""The names of `_RATED`."""
 
 
 class Table:
@@ -107,9 +149,8 @@ class Table:
         self._in_order: list[Row] | None = []
         """By virtual host and name; None: queues have come or gone."""
         self._orders: OrderedDict[tuple[Any, ...], tuple[list[Row], int]] = OrderedDict()
-        self._rates = Rates()
-        self._active: dict[int, float] = {}
-        """Those with rates: when their numbers changed last."""
+        self._changed = 0.0
+        """When something was other than before; rates go on to change for _REST."""
         self._history, self._last, self._at = "", 0, 0.0
 
     def __len__(self) -> int:
@@ -130,55 +171,40 @@ class Table:
         if end["history"] != self._history:
             self._clear()
         sound = all(self._take_part(part, now) for part in changed)
+        if changed or end["numbers"] is not None:
+            self._changed = now
+        if now - self._changed <= _REST + WINDOW:
+            self._orders.clear()
         if end["numbers"] is not None:
             self._keep(frozenset(number for (number,) in struct.iter_unpack("<I", b64decode(end["numbers"]))))
         sound = sound and len(self._rows) == end["total"]
         self._history, self._last, self._at = end["history"] if sound else "", end["last"], now
-        if changed or end["numbers"] is not None or self._active:
-            self._orders.clear()
-        self._count_rates(now)
 
     def page(self, host: str | None, query: Mapping[str, str], node: str) -> Json:
         """Raises QueryError."""
         found, total = self._ordered(host, query)
-        return page_of(found, total, query, lambda row: row.shown(node))
+        return page_of(found, total, query, lambda row: row.shown(self._at, node))
 
     def _clear(self) -> None:
         self._rows.clear()
-        self._active.clear()
-        self._in_order, self._rates = None, Rates()
+        self._in_order = None
 
     def _take_part(self, part: Json, now: float) -> bool:
         """False for numbers of a queue that was never named."""
         for number, host, name, *known in json.loads(part["named"]):
             self._rows[number] = Row(host, name, known)
-            self._active.pop(number, None)
             self._in_order = None
         for counts in _ROW.iter_unpack(b64decode(part["rows"])):
             row = self._rows.get(counts[0])
             if row is None:
                 return False
-            if row.counts and counts[0] not in self._active:
-                self._rates.of(counts[0], _rated(row), self._at)
-            if row.counts:
-                self._active[counts[0]] = now
-            row.counts = counts
+            row.count(counts, now, self._at)
         return True
 
     def _keep(self, numbers: frozenset[int]) -> None:
         for number in self._rows.keys() - numbers:
             del self._rows[number]
-            self._active.pop(number, None)
         self._in_order = None
-
-    def _count_rates(self, now: float) -> None:
-        for number, changed in list(self._active.items()):
-            row = self._rows[number]
-            if now - changed > 2 * WINDOW:
-                del self._active[number]
-                row.rates = _NO_RATES
-            else:
-                row.rates = self._rates.of(number, _rated(row), now)
 
     def _ordered(self, host: str | None, query: Mapping[str, str]) -> tuple[list[Row], int]:
         """Those that are wanted, and how many there are besides, of the virtual host or (None) of all."""
@@ -187,7 +213,7 @@ class Table:
         if found is None:
             rows = [row for row in self._by_name() if host in (None, row.host)]
             fits = matcher(query)
-            found = _sorted([row for row in rows if fits(row.name)], query), len(rows)
+            found = _sorted([row for row in rows if fits(row.name)], query, self._at), len(rows)
         self._orders[key] = found
         if len(self._orders) > ORDERS:
             self._orders.popitem(last=False)
@@ -199,18 +225,15 @@ class Table:
         return self._in_order
 
 
-def _sorted(rows: list[Row], query: Mapping[str, str]) -> list[Row]:
+def _sorted(rows: list[Row], query: Mapping[str, str], at: float) -> list[Row]:
     wanted, reverse = query.get("sort", ""), query.get("sort_reverse") == "true"
     if not wanted:
         return rows[::-1] if reverse else rows
     if (column := _COLUMNS.get(wanted)) is not None:
         return sorted(rows, key=column, reverse=reverse)
-    if not rows or wanted.partition(".")[0] not in rows[0].shown():
+    if wanted in _RATES:
+        number = _RATES.index(wanted)
+        return sorted(rows, key=lambda row: row.rate(number, at), reverse=reverse)
+    if not rows or wanted.partition(".")[0] not in rows[0].shown(at):
         return rows
-    return sorted(rows, key=lambda row: order(field(row.shown(), wanted)), reverse=reverse)
-
-
-def _rated(row: Row) -> tuple[int, ...]:
-    """Of `rates.GROUPS`."""
-    _, _, ready, unacked, _, _, enqueued, dequeued = row.counts
-    return ready + unacked, ready, unacked, enqueued, dequeued
+    return sorted(rows, key=lambda row: order(field(row.shown(at), wanted)), reverse=reverse)

@@ -15,6 +15,7 @@ from qpidd_py.core import Route
 from qpidd_py.http import table as tables
 from qpidd_py.http import views
 from qpidd_py.http.paging import QueryError, field, order, part
+from qpidd_py.http.rates import WINDOW, counts_of
 from qpidd_py.http.table import LOOKED_AT, STALE, Table
 from qpidd_py.management import census
 from qpidd_py.management.model import Management
@@ -301,8 +302,8 @@ def test_an_order_is_made_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(tables, "_sorted", ordered)
     table = Table()
     site.refresh(table)
-    for _ in range(5):
-        site.refresh(table)
+    for second in range(100, 105):
+        site.refresh(table, float(second))
         for page in ("1", "2", "3"):
             table.page(None, {"page": page, "page_size": "20", "sort": "messages"}, "n")
     assert len(made) == 1
@@ -310,7 +311,7 @@ def test_an_order_is_made_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> N
         table.page(None, {"page": "1", "name": f"{number}"}, "n")
     assert len(table._orders) == tables.ORDERS
     site.publish(site.queues[0])
-    site.refresh(table)
+    site.refresh(table, 110.0)
     table.page(None, {"page": "1", "sort": "messages"}, "n")
     assert len(made) == 2 + 3 * tables.ORDERS
 
@@ -320,14 +321,14 @@ def test_a_page_shows_so_many(site: Site, monkeypatch: pytest.MonkeyPatch) -> No
     shown: list[str] = []
     whole = tables.Row.shown
 
-    def show(row: tables.Row, node: str = "") -> Any:
+    def show(row: tables.Row, at: float, node: str = "") -> Any:
         shown.append(row.name)
-        return whole(row, node)
+        return whole(row, at, node)
 
     monkeypatch.setattr(tables.Row, "shown", show)
     table = Table()
     site.refresh(table)
-    for column in tables._COLUMNS:
+    for column in (*tables._COLUMNS, *tables._RATES):
         shown.clear()
         table.page(None, {"page": "2", "page_size": "20", "sort": column}, "n")
         assert len(shown) == 20, column
@@ -366,7 +367,33 @@ def test_rates_are_those_of_the_time_between(site: Site) -> None:
     assert [each["message_stats"]["publish_details"]["rate"] for each in first] == [10.0, 5.0, 0.0]
     for second in range(15, 40):
         site.refresh(table, float(second))
-    assert rate(table, busy) == 0.0 and not table._active, "nothing is counted for queues that rest"
+    assert rate(table, busy) == 0.0
+    site.publish(busy, 30)
+    site.refresh(table, 40.0)
+    assert rate(table, busy) == 30.0, "it has rested until the look before"
+    site.publish(busy, 30)
+    site.refresh(table, 40.1)
+    site.refresh(table, 46.0)
+    assert rate(table, busy) == round(60 / 7, 2)
+    site.publish(busy, 1000)
+    site.refresh(table, 200.0)
+    assert rate(table, busy) == 0.0, "nobody has looked for a minute"
+
+
+def test_rates_are_those_of_all_answers(site: Site) -> None:
+    """Whatever a queue does, its rate is one of the last WINDOW to thrice as long."""
+    table, queue, counts = Table(), site.queues[9], dict[int, int]()
+    site.refresh(table, 0.0)
+    for second in range(1, 300):
+        site.publish(queue, site.rng.choice([0, 0, 3, 50]) if second % 60 < 40 else 0)
+        site.refresh(table, float(second))
+        counts[second] = queue.core.enqueued
+        if second > 3 * WINDOW:
+            passed = range(1, int(3 * WINDOW) + 1)
+            possible = [round((counts[second] - counts[second - each]) / each, 2) for each in passed]
+            assert rate(table, queue) in (0.0, *possible), second
+        if second % 60 == 59:
+            assert rate(table, queue) == 0.0
 
 
 def test_columns_are_those_of_the_whole_view(site: Site) -> None:
@@ -378,6 +405,9 @@ def test_columns_are_those_of_the_whole_view(site: Site) -> None:
         site.publish(queue, number)
     site.refresh(table, 3.0)
     for row in table._rows.values():
-        shown = row.shown()
+        shown = row.shown(3.0)
         for column, short in tables._COLUMNS.items():
             assert order(short(row)) == order(field(shown, column)), column
+        for number, column in enumerate(tables._RATES):
+            assert row.rate(number, 3.0) == field(shown, column), column
+        assert tuple(rated(row.counts) for rated in tables._RATED) == counts_of("queue", shown)
