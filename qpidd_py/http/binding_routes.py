@@ -1,4 +1,4 @@
-"""The paths of bindings.                                                                                         Shell."""
+"""The paths of bindings.                                                                                     Shell."""
 
 from __future__ import annotations
 
