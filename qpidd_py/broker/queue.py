@@ -26,6 +26,7 @@ from qpidd_py.broker.arguments import (
 )
 from qpidd_py.broker.deduplication import window_of
 from qpidd_py.broker.qpid_arguments import BROWSE_ONLY, SELF_DESTRUCT, canonical, shape
+from qpidd_py.core.census import Told
 from qpidd_py.core.queue import NO_LIMIT, Queue
 
 QUARTERS: Final = 4
@@ -116,6 +117,7 @@ class DeclaredQueue:
     def take(self, effect: Effect) -> None:
         """This holds now."""
         self.effect = effect
+        self.told: Told | None = None  # what management has told of it; nothing of this yet
         # without a client that deletes it
         self.may_end = self.exclusive or self.auto_delete or EXPIRES in effect.arguments
 

@@ -100,6 +100,23 @@ def exported(
     }
 
 
+_OF_HOST: Final = ("parameters", "policies", "queues", "exchanges", "bindings")
+
+
+def of_host(content: Json, host: str) -> Json:
+    """What is in this virtual host, without its name: it can be taken into another one."""
+    kept = {name: value for name, value in content.items() if name in (*_OF_HOST, "rabbit_version", "rabbitmq_version")}
+    for kind in _OF_HOST:
+        inside = [each for each in kept[kind] if each["vhost"] == host]
+        kept[kind] = [{name: value for name, value in each.items() if name != "vhost"} for each in inside]
+    return kept
+
+
+def into_host(content: Mapping[str, Any], host: str) -> Json:
+    """All of it is meant for this virtual host.  Raises DefinitionError."""
+    return {kind: [{**each, "vhost": host} for each in _items(content, kind)] for kind in _OF_HOST}
+
+
 def policy(item: Mapping[str, Any]) -> Json:
     return {name: item[name] for name in ("vhost", "name", "pattern", "apply-to", "definition", "priority")}
 

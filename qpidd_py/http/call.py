@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
-from qpidd_py.http.door import Door, not_found
+from qpidd_py.http.door import Door, Problem, bad_request, not_found
+from qpidd_py.http.queues import Queues
 from qpidd_py.http.rates import Rates
 
 Json = dict[str, Any]
+
+
+class Created(NamedTuple):
+    """An answer (201) that says where what was made is."""
+
+    location: str
 
 
 @dataclass(frozen=True)
@@ -19,13 +28,28 @@ class Call:
     door: Door
     path: Mapping[str, str]
     query: Mapping[str, str]
-    body: Mapping[str, Any]
+    octets: bytes = b""
+    """Of the body."""
     rates: Rates = field(default_factory=Rates)
+    queues: Queues = field(default_factory=Queues)
     now: float = 0.0
     """Seconds of a monotonic clock."""
 
     def __getitem__(self, name: str) -> str:
         return self.path[name]
+
+    @cached_property
+    def body(self) -> Mapping[str, Any]:
+        """Raises Problem."""
+        if not self.octets:
+            return {}
+        try:
+            found = _read(self.octets.decode("utf-8-sig"))
+        except (ValueError, RecursionError) as error:
+            raise Problem(400, "not_json", str(error)) from None
+        if not isinstance(found, dict):
+            raise bad_request(f"the body is a JSON {type(found).__name__}, wanted an object")
+        return found
 
     @property
     def host(self) -> dict[str, Any]:
@@ -40,6 +64,14 @@ class Call:
     @property
     def user(self) -> str:
         return str(self.door.target.login.user)
+
+
+def _read(text: str) -> Any:
+    """Raises ValueError, also for half a character in a string: nothing could take it."""
+    found = json.loads(text)
+    if "\\ud" in text.lower():
+        json.dumps(found, ensure_ascii=False).encode()
+    return found
 
 
 Handler = Callable[[Call], Any]

@@ -7,7 +7,7 @@ local broker, which may be a backup; declarations and messages are for a primary
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -32,15 +32,18 @@ from qpidd_py.security.entries import HOST
 SECONDS: Final = 10.0
 """For the whole of one request."""
 NO_VHOST: Final = re.compile(r"NOT_ALLOWED - vhost .* not found")
+_CLOSED: Final = re.compile(r"ConnectionClosedByBroker: \((\d+)\)")
 _T = TypeVar("_T")
 
 
 class Problem(Exception):
-    """What the client is told: a status, RabbitMQ's word for it, and a reason."""
+    """What the client is told: a status, RabbitMQ's word for it, a reason, and what else is in the answer."""
 
-    def __init__(self, status: int, error: str, reason: str) -> None:
+    def __init__(self, status: int, error: str, reason: str, more: Mapping[str, Any] | None = None) -> None:
         super().__init__(f"{status} {error}: {reason}")
-        self.status, self.error, self.reason = status, error, reason
+        self.status, self.error, self.reason, self.more = status, error, reason, more or {}
+        self.judged = False
+        """The broker has accepted the login, and refused what was asked."""
 
 
 class WrongLogin(Problem):
@@ -116,14 +119,14 @@ def told() -> Iterator[None]:
     """What the broker answers as what the client is told."""
     try:
         yield
-    except (AuthenticationFailure, pika.exceptions.ProbableAuthenticationError):
+    except AuthenticationFailure:
         raise WrongLogin from None
-    except pika.exceptions.ProbableAccessDeniedError as error:
-        raise _ended(ReplyCode.NOT_ALLOWED, str(error)) from None
+    except (pika.exceptions.ProbableAuthenticationError, pika.exceptions.ProbableAccessDeniedError) as error:
+        raise _unopened(str(error)) from None
     except RequestRefused as error:
-        raise _closed(error.code, str(error)) from None
+        raise _judged(_closed(error.code, str(error))) from None
     except pika.exceptions.ChannelClosedByBroker as error:
-        raise _closed(error.reply_code, f"{error.reply_code} {error.reply_text}") from None
+        raise _judged(_closed(error.reply_code, f"{error.reply_code} {error.reply_text}")) from None
     except pika.exceptions.ConnectionClosedByBroker as error:
         raise _ended(error.reply_code, f"{error.reply_code} {error.reply_text}") from None
     except (pika.exceptions.ShortStringTooLong, pika.exceptions.UnsupportedAMQPFieldException) as error:
@@ -134,12 +137,25 @@ def told() -> Iterator[None]:
         raise Problem(503, "service_unavailable", str(error) or type(error).__name__) from None
 
 
+def _unopened(text: str) -> Problem:
+    """pika takes each end before connection.open-ok for a refused login or virtual host, and keeps its text only.  A
+    backup closes connections there, too, and a broker can be lost."""
+    found = _CLOSED.search(text)
+    code = int(found[1]) if found else 0
+    return WrongLogin() if code == ReplyCode.ACCESS_REFUSED else _ended(code, text)
+
+
+def _judged(problem: Problem) -> Problem:
+    problem.judged = problem.status != 503
+    return problem
+
+
 def _ended(code: int, text: str) -> Problem:
     """The connection, not the channel.  A broker that was lost gives no code."""
     if not code:
         return Problem(503, "service_unavailable", text)
     if code == ReplyCode.NOT_ALLOWED:
-        return not_found() if NO_VHOST.search(text) else not_authorised(text)
+        return _judged(not_found() if NO_VHOST.search(text) else not_authorised(text))
     return _closed(code, text)
 
 

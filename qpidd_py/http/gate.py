@@ -49,7 +49,7 @@ class Gate:
                 self._proven.pop(name, None)
                 raise
             except Problem as problem:
-                if problem.status != 503:  # that says nothing of the login
+                if problem.judged:  # others say nothing of the login: it may not have come to the broker
                     self._learn(name)
                 raise
         self._learn(name)

@@ -4,14 +4,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from qpidd_py.security.rights import PatternError, compiled
 
 PAGE_MAX: Final = 500
 """Objects of a page."""
 Json = dict[str, Any]
+T = TypeVar("T")
 
 
 class QueryError(ValueError):
@@ -20,11 +21,11 @@ class QueryError(ValueError):
 
 def part(items: Sequence[Json], query: Mapping[str, str]) -> Any:
     """The list, or one page with its numbers.  Raises QueryError."""
-    found = _sorted(_named(items, query), query)
+    fits = matcher(query)
+    found = _sorted([item for item in items if fits(str(item.get("name", "")))], query)
     if "page" not in query:
         return [_columns(item, query) for item in found]
-    page, size = numbers(query)
-    return page_of(found[(page - 1) * size : page * size], len(found), len(items), query)
+    return page_of(found, len(items), query, lambda item: item)
 
 
 def numbers(query: Mapping[str, str]) -> tuple[int, int]:
@@ -35,15 +36,23 @@ def numbers(query: Mapping[str, str]) -> tuple[int, int]:
     return page, size
 
 
-def page_of(shown: Sequence[Json], matched: int, total: int, query: Mapping[str, str]) -> Json:
-    """One page with its numbers: `shown` of `matched` of `total`.  Raises QueryError if there is no such page."""
+def page_of(found: Sequence[T], total: int, query: Mapping[str, str], show: Callable[[T], Json]) -> Json:
+    """One page, with its numbers, of those that were `found` among `total`.  Raises QueryError if there is no such
+    page."""
+    page, size = numbers(query)
+    items = [show(each) for each in found[(page - 1) * size : page * size]]
+    return shown_page(items, len(found), total, query)
+
+
+def shown_page(items: Sequence[Json], matched: int, total: int, query: Mapping[str, str]) -> Json:
+    """The same of one that somebody else has made: `items` of `matched` of `total`."""
     page, size = numbers(query)
     pages = max(1, -(-matched // size))
     if page > pages:
         raise QueryError(f"page {page}, there are {pages}")
     return {
-        "items": [_columns(item, query) for item in shown],
-        "item_count": len(shown),
+        "items": [_columns(item, query) for item in items],
+        "item_count": len(items),
         "filtered_count": matched,
         "total_count": total,
         "page": page,
@@ -52,17 +61,17 @@ def page_of(shown: Sequence[Json], matched: int, total: int, query: Mapping[str,
     }
 
 
-def _named(items: Sequence[Json], query: Mapping[str, str]) -> list[Json]:
+def matcher(query: Mapping[str, str]) -> Callable[[str], object]:
+    """Whether a name is wanted.  Raises QueryError."""
     wanted = query.get("name", "")
     if not wanted:
-        return list(items)
+        return lambda name: True
     if query.get("use_regex") != "true":
-        return [item for item in items if wanted.lower() in str(item.get("name", "")).lower()]
+        return lambda name: wanted.lower() in name.lower()
     try:
-        matcher = compiled(wanted)
+        return compiled(wanted).search
     except PatternError as error:
         raise QueryError(str(error)) from None
-    return [item for item in items if matcher.search(str(item.get("name", "")))]
 
 
 def _sorted(items: list[Json], query: Mapping[str, str]) -> list[Json]:
@@ -71,11 +80,11 @@ def _sorted(items: list[Json], query: Mapping[str, str]) -> list[Json]:
         return items
     reverse = query.get("sort_reverse") == "true"
     # Numbers before texts: a column may have both.
-    keyed = [(_order(_field(item, wanted)), place, item) for place, item in enumerate(items)]
+    keyed = [(order(field(item, wanted)), place, item) for place, item in enumerate(items)]
     return [item for _, _, item in sorted(keyed, key=lambda found: found[0], reverse=reverse)]
 
 
-def _order(value: Any) -> tuple[int, float, str]:
+def order(value: Any) -> tuple[int, float, str]:
     if isinstance(value, int | float):
         return 0, value, ""
     return 1, 0.0, str(value)
@@ -87,7 +96,7 @@ def _columns(item: Json, query: Mapping[str, str]) -> Json:
         return item
     found: Json = {}
     for name in names:
-        value = _field(item, name)
+        value = field(item, name)
         if value is not None:
             *above, last = name.split(".")
             place = found
@@ -97,7 +106,7 @@ def _columns(item: Json, query: Mapping[str, str]) -> Json:
     return found
 
 
-def _field(item: Any, name: str) -> Any:
+def field(item: Any, name: str) -> Any:
     for each in name.split("."):
         item = item.get(each) if isinstance(item, Mapping) else None
     return item

@@ -53,15 +53,13 @@ class Rates:
     def add(self, kind: str, objects: Sequence[Json], now: float) -> None:
         """Puts its rates into each object, which has a name, or is the only one of its kind."""
         for each in objects:
-            places = [(each[above] if above else each, names) for above, names in GROUPS[kind]]
-            counts = tuple([place[name] for place, names in places for name in names])
-            with self._lock:
-                seen = self._look((kind, each.get("vhost"), each.get("name")), counts, now)
-            rates = iter(_rates(seen, counts, now))
-            for place, names in places:
-                for name in names:
-                    rate = next(rates)
-                    place[name + "_details"] = {"rate": rate if rate > 0 or name in LENGTHS else 0.0}
+            put(kind, each, self.of((kind, each.get("vhost"), each.get("name")), counts_of(kind, each), now))
+
+    def of(self, key: Hashable, counts: Counts, now: float) -> list[float]:
+        """Those of one object."""
+        with self._lock:
+            seen = self._look(key, counts, now)
+        return _rates(seen, counts, now)
 
     def _look(self, key: Hashable, counts: Counts, now: float) -> _Seen:
         """What its rates count from."""
@@ -74,6 +72,24 @@ class Rates:
         if len(self._seen) > OBJECTS:
             self._seen.popitem(last=False)
         return seen
+
+
+def _places(kind: str, each: Json) -> list[tuple[Json, Sequence[str]]]:
+    return [(each[above] if above else each, names) for above, names in GROUPS[kind]]
+
+
+def counts_of(kind: str, each: Json) -> Counts:
+    """What has rates in an object."""
+    return tuple([place[name] for place, names in _places(kind, each) for name in names])
+
+
+def put(kind: str, each: Json, rates: Sequence[float]) -> None:
+    """Into the object."""
+    found = iter(rates)
+    for place, names in _places(kind, each):
+        for name in names:
+            rate = next(found)
+            place[name + "_details"] = {"rate": rate if rate > 0 or name in LENGTHS else 0.0}
 
 
 def _rates(seen: _Seen, counts: Counts, now: float) -> list[float]:

@@ -9,9 +9,11 @@ from typing import Any, Final
 
 from qpidd_py.cli import definitions
 from qpidd_py.http import actions, views
+from qpidd_py.http.binding_routes import BINDING_ROUTES, exchange_name
 from qpidd_py.http.call import Call, Handler, Json, one
-from qpidd_py.http.door import Problem, bad_request, not_found
-from qpidd_py.http.paging import numbers, page_of, part
+from qpidd_py.http.door import Problem, bad_request
+from qpidd_py.http.node_routes import NODE_ROUTES
+from qpidd_py.http.paging import numbers, part, shown_page
 from qpidd_py.http.setting_routes import SETTING_ROUTES
 from qpidd_py.management.pages import DEEPEST
 
@@ -28,21 +30,10 @@ def _with_node(call: Call, method: str, **arguments: Any) -> tuple[Any, str]:
 
 
 def _queues(call: Call) -> Any:
-    """The broker makes the page, unless it is of a pattern, of an unusual order, or far behind."""
-    query, place = call.query, _place(call)
-    sort = views.SORTS.get(query.get("sort", "name"))
-    if place is None or sort is None or query.get("use_regex") == "true":
-        items, node = _with_node(call, "queue.list", **call.host)
-        return part(_queues_shown(call, items, node), query)
-    wanted = {
-        **place,
-        **call.host,
-        "sort": sort,
-        "name": query.get("name", ""),
-        "reverse": query.get("sort_reverse") == "true",
-    }
-    found, node = _with_node(call, "queue.page", **wanted)
-    return page_of(_queues_shown(call, found["queues"], node), found["matched"], found["total"], query)
+    if "page" in call.query:
+        return call.queues.page(call.door, call.path.get("vhost"), call.query)
+    items, node = _with_node(call, "queue.list", **call.host)
+    return part(_queues_shown(call, items, node), call.query)
 
 
 def _place(call: Call) -> dict[str, int] | None:
@@ -67,33 +58,7 @@ def _exchanges(call: Call) -> Any:
 
 
 def _exchange(call: Call) -> Json:
-    return views.exchange(one(call.door.ask("exchange.list", **call.host), name=_exchange_name(call)))
-
-
-def _exchange_name(call: Call) -> str:
-    return "" if call["name"] == "amq.default" else call["name"]
-
-
-def _all_bindings(call: Call) -> list[Json]:
-    queues, bindings = call.door.ask_all([("queue.list", call.host), ("binding.list", call.host)])
-    return [views.default_binding(item["name"], item["vhost"]) for item in queues] + [
-        views.binding(item) for item in bindings
-    ]
-
-
-def _bindings(call: Call) -> Any:
-    return part(_all_bindings(call), call.query)
-
-
-def _bindings_where(**fields: str) -> Handler:
-    """`fields`: of a binding -> of the path, or a value in quotes."""
-
-    def found(call: Call) -> list[Json]:
-        values = {field: name[1:-1] if name.startswith("'") else call[name] for field, name in fields.items()}
-        values = {field: "" if value == "amq.default" else value for field, value in values.items()}
-        return [item for item in _all_bindings(call) if all(item[field] == values[field] for field in values)]
-
-    return found
+    return views.exchange(one(call.door.ask("exchange.list", **call.host), name=exchange_name(call)))
 
 
 def _connections(call: Call) -> Any:
@@ -103,7 +68,7 @@ def _connections(call: Call) -> Any:
         items, node = _with_node(call, "session.list", **call.host)
         return part(_connections_shown(call, (item for item in items if not item["link"]), node), query)
     found, node = _with_node(call, "session.page", **place)
-    return page_of(_connections_shown(call, found["sessions"], node), found["matched"], found["total"], query)
+    return shown_page(_connections_shown(call, found["sessions"], node), found["matched"], found["total"], query)
 
 
 def _connections_shown(call: Call, items: Any, node: str) -> list[Json]:
@@ -115,11 +80,26 @@ def _connection(call: Call) -> Json:
 
 
 def _close_connection(call: Call) -> None:
-    call.door.ask(
-        "session.close",
-        number=_connection(call)["number"],
-        reason=call.query.get("reason", "closed by an administrator"),
-    )
+    _close(call, _connection(call))
+
+
+def _close(call: Call, connection: Json) -> None:
+    reason = call.query.get("reason", "closed by an administrator")
+    call.door.ask("session.close", number=connection["number"], reason=reason)
+
+
+def _connections_of(call: Call) -> list[Json]:
+    found = _connections_shown(call, *_with_node(call, "session.list"))
+    return [each for each in found if each["user"] == call["user"]]
+
+
+def _close_connections_of(call: Call) -> None:
+    for each in _connections_of(call):
+        try:
+            _close(call, each)
+        except Problem as problem:
+            if problem.status != 404:  # it has ended meanwhile; one of this process does, each time
+                raise
 
 
 def _all_channels(call: Call) -> list[Json]:
@@ -147,10 +127,6 @@ def _consumers(call: Call) -> Any:
 def _overview(call: Call) -> Json:
     found = views.overview(*call.door.ask_all([("broker.info", {}), ("queue.totals", {})]))
     return call.rated("overview", [found])[0]
-
-
-def _nodes(call: Call) -> list[Json]:
-    return [views.node(call.door.ask("broker.info"))]
 
 
 # ---- changes
@@ -188,43 +164,14 @@ def _delete_exchange(call: Call) -> None:
     unused = call.query.get("if-unused") == "true"
 
     def work(channel: Any) -> None:
-        channel.exchange_declare(_exchange_name(call), passive=True)
-        channel.exchange_delete(_exchange_name(call), if_unused=unused)
+        channel.exchange_declare(exchange_name(call), passive=True)
+        channel.exchange_delete(exchange_name(call), if_unused=unused)
 
     call.door.on_channel(work)
 
 
 def _publish(call: Call) -> Json:
     return call.door.on_channel(lambda channel: actions.publish(channel, call["name"], call.body))
-
-
-_KINDS: Final = {"q": "queue", "e": "exchange"}
-
-
-def _kind(call: Call) -> str:
-    if call["kind"] not in _KINDS:
-        raise not_found()
-    return _KINDS[call["kind"]]
-
-
-def _bind(call: Call) -> None:
-    kind = _kind(call)
-    call.door.on_channel(lambda channel: actions.bind(channel, call["source"], kind, call["destination"], call.body))
-
-
-def _binding(call: Call) -> Json:
-    source = "" if call["source"] == "amq.default" else call["source"]
-    return actions.binding_of(call.door, call["vhost"], source, _kind(call), call["destination"], call["key"])
-
-
-def _unbind(call: Call) -> None:
-    found = _binding(call)
-    call.door.on_channel(lambda channel: actions.unbind(channel, found))
-
-
-def _between(call: Call) -> list[Json]:
-    ends = {"source": call["source"], "destination": call["destination"], "destination_type": _kind(call)}
-    return [item for item in _all_bindings(call) if all(item[name] == value for name, value in ends.items())]
 
 
 # ---- virtual hosts
@@ -254,11 +201,18 @@ def _put_vhost(call: Call) -> None:
 
 
 def _definitions(call: Call) -> Json:
-    return definitions.exported(*call.door.ask_all([(name, call.host) for name in definitions.LISTED]))
+    found = definitions.exported(*call.door.ask_all([(name, call.host) for name in definitions.LISTED]))
+    return definitions.of_host(found, call["vhost"]) if "vhost" in call.path else found
 
 
 def _import(call: Call) -> None:
-    actions.import_definitions(call.door, call.body)
+    """The broker judges the login of an import that makes nothing, too."""
+    call.door.ask("user.self")
+    content = call.body
+    if "vhost" in call.path:
+        one(call.door.ask("vhost.list"), name=call["vhost"])
+        content = definitions.into_host(content, call["vhost"])
+    actions.import_definitions(call.door, content)
 
 
 def _alive(call: Call) -> Json:
@@ -270,13 +224,6 @@ def _alive(call: Call) -> Json:
         channel.basic_get(TEST_QUEUE, auto_ack=True)
 
     call.door.on_channel(work)
-    return {"status": "ok"}
-
-
-def _alarms(call: Call) -> Json:
-    alarms = call.door.ask("broker.info")["alarms"]
-    if alarms:
-        raise Problem(503, "failed", "; ".join(f"{name}: {reason}" for name, reason in alarms.items()))
     return {"status": "ok"}
 
 
@@ -294,7 +241,6 @@ def _ask(method: str) -> Handler:
 ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/api/overview", _overview),
     ("GET", "/api/whoami", _ask("user.self")),
-    ("GET", "/api/nodes", _nodes),
     ("GET", "/api/vhosts", _vhosts),
     ("GET", "/api/vhosts/{name}", _vhost),
     ("PUT", "/api/vhosts/{name}", _put_vhost),
@@ -304,7 +250,6 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/api/queues/{vhost}/{name}", _queue),
     ("PUT", "/api/queues/{vhost}/{name}", _declare_queue),
     ("DELETE", "/api/queues/{vhost}/{name}", _delete_queue),
-    ("GET", "/api/queues/{vhost}/{name}/bindings", _bindings_where(destination="name", destination_type="'queue'")),
     ("DELETE", "/api/queues/{vhost}/{name}/contents", _purge),
     ("POST", "/api/queues/{vhost}/{name}/get", _get),
     ("GET", "/api/exchanges", _exchanges),
@@ -312,21 +257,11 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/api/exchanges/{vhost}/{name}", _exchange),
     ("PUT", "/api/exchanges/{vhost}/{name}", _declare_exchange),
     ("DELETE", "/api/exchanges/{vhost}/{name}", _delete_exchange),
-    ("GET", "/api/exchanges/{vhost}/{name}/bindings/source", _bindings_where(source="name")),
-    (
-        "GET",
-        "/api/exchanges/{vhost}/{name}/bindings/destination",
-        _bindings_where(destination="name", destination_type="'exchange'"),
-    ),
     ("POST", "/api/exchanges/{vhost}/{name}/publish", _publish),
-    ("GET", "/api/bindings", _bindings),
-    ("GET", "/api/bindings/{vhost}", _bindings),
-    ("GET", "/api/bindings/{vhost}/e/{source}/{kind}/{destination}", _between),
-    ("POST", "/api/bindings/{vhost}/e/{source}/{kind}/{destination}", _bind),
-    ("GET", "/api/bindings/{vhost}/e/{source}/{kind}/{destination}/{key}", _binding),
-    ("DELETE", "/api/bindings/{vhost}/e/{source}/{kind}/{destination}/{key}", _unbind),
     ("GET", "/api/connections", _connections),
     ("GET", "/api/vhosts/{vhost}/connections", _connections),
+    ("GET", "/api/connections/username/{user}", _connections_of),
+    ("DELETE", "/api/connections/username/{user}", _close_connections_of),
     ("GET", "/api/connections/{name}", _connection),
     ("DELETE", "/api/connections/{name}", _close_connection),
     ("GET", "/api/connections/{name}/channels", _channels_of_connection),
@@ -336,11 +271,14 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/api/consumers", _consumers),
     ("GET", "/api/consumers/{vhost}", _consumers),
     *SETTING_ROUTES,
-    ("GET", "/api/definitions", _definitions),
-    ("POST", "/api/definitions", _import),
+    *(
+        (method, path, handler)
+        for path in ("/api/definitions", "/api/all-configuration", "/api/definitions/{vhost}")
+        for method, handler in (("GET", _definitions), ("POST", _import))
+    ),
     ("GET", "/api/aliveness-test/{vhost}", _alive),
-    ("GET", "/api/health/checks/alarms", _alarms),
-    ("GET", "/api/health/checks/local-alarms", _alarms),
+    *BINDING_ROUTES,
+    *NODE_ROUTES,
     ("GET", "/api/ha/status", _ask("ha.status")),
     ("GET", "/api/ha/query", _ask("ha.query")),
     ("POST", "/api/ha/relocate", _relocate),

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import json
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -23,13 +22,14 @@ from aiohttp import web
 from qpidd_py.amqp.client_handshake import Login
 from qpidd_py.cli.client_socket import Target
 from qpidd_py.cli.definitions import DefinitionError
-from qpidd_py.http.call import Call, Handler
+from qpidd_py.http.call import Call, Created, Handler
 from qpidd_py.http.door import Door, Problem, WrongLogin, bad_request
 from qpidd_py.http.events import PATH as EVENTS
 from qpidd_py.http.events import Readers
 from qpidd_py.http.gate import Gate
 from qpidd_py.http.page import add_page
 from qpidd_py.http.paging import QueryError
+from qpidd_py.http.queues import Queues
 from qpidd_py.http.rates import Rates
 from qpidd_py.http.routes import ROUTES
 from qpidd_py.security.entries import HOST
@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 
 BODY_MAX: Final = 16 << 20
 """Octets of a request's body."""
+SAFE: Final = ("GET", "HEAD")
+"""They change nothing."""
 AT_ONCE: Final = 16
 """Requests that are handled at a time; others wait."""
 RETRY_AFTER: Final = "1"
@@ -52,9 +54,11 @@ def application(target: Target) -> web.Application:
     """`target`: the broker; its login is not used."""
     found = web.Application(client_max_size=BODY_MAX, middlewares=[_problems])
     add_page(found)
-    pool, gate, rates = ThreadPoolExecutor(AT_ONCE, "request"), Gate(), Rates()
+    pool, gate, rates, queues = ThreadPoolExecutor(AT_ONCE, "request"), Gate(), Rates(), Queues()
     for method, path, handler in ROUTES:
-        found.router.add_route(method, path, _wrapped(target, handler, pool, gate, rates))
+        wrapped = _wrapped(target, handler, pool, gate, rates, queues)
+        for name in SAFE if method == "GET" else (method,):
+            found.router.add_route(name, path, wrapped)
     readers = Readers(pool, gate)
     found.router.add_route("GET", EVENTS, _events(target, readers))
     found.on_shutdown.append(readers.end)
@@ -62,21 +66,27 @@ def application(target: Target) -> web.Application:
 
 
 def _wrapped(
-    target: Target, handler: Handler, pool: ThreadPoolExecutor, gate: Gate, rates: Rates
+    target: Target, handler: Handler, pool: ThreadPoolExecutor, gate: Gate, rates: Rates, queues: Queues
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def handle(request: web.Request) -> web.StreamResponse:
         login = login_of(request)
         _check_origin(request)
         path = {name: unquote(value) for name, value in _raw(request).items()}
-        door, body = Door(target._replace(login=login), path.get("vhost", HOST)), await _body(request)
-        call = Call(door, path, dict(request.query), body, rates, time.monotonic())
+        door, octets = Door(target._replace(login=login), path.get("vhost", HOST)), await request.read()
+        call = Call(door, path, dict(request.query), octets, rates, queues, time.monotonic())
         async with gate.passed(login, request.remote or ""):
             result = await asyncio.get_running_loop().run_in_executor(pool, handler, call)
-        if result is None or (result == {} and request.method != "GET"):
-            return web.Response(status=201 if request.method in ("PUT", "POST") else 204)
-        return web.json_response(result)
+        return _answer(request.method, result)
 
     return handle
+
+
+def _answer(method: str, result: Any) -> web.StreamResponse:
+    if isinstance(result, Created):
+        return web.Response(status=201, headers={"Location": result.location})
+    if result is None or (result == {} and method not in SAFE):
+        return web.Response(status=201 if method == "PUT" else 204)
+    return web.json_response(result)
 
 
 def _events(target: Target, readers: Readers) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
@@ -119,22 +129,8 @@ def _is_local(address: str | None) -> bool:
 
 def _check_origin(request: web.Request) -> None:
     origin = request.headers.get("Origin")
-    if origin and request.method != "GET" and urlsplit(origin).netloc != request.host:
+    if origin and request.method not in SAFE and urlsplit(origin).netloc != request.host:
         raise Problem(403, "forbidden", f"a page of {origin[:200]!r} may not use this API")
-
-
-async def _body(request: web.Request) -> dict[str, Any]:
-    """Raises Problem."""
-    octets = await request.read()
-    if not octets:
-        return {}
-    try:
-        found = json.loads(octets)
-    except (ValueError, RecursionError) as error:
-        raise Problem(400, "not_json", str(error)) from None
-    if not isinstance(found, dict):
-        raise bad_request(f"the body is a JSON {type(found).__name__}, wanted an object")
-    return found
 
 
 @web.middleware
@@ -147,18 +143,28 @@ async def _problems(
         return _told(problem, challenge=BY_SCRIPT not in request.headers)
     except (QueryError, DefinitionError) as error:
         return _told(bad_request(str(error)))
+    except web.HTTPMethodNotAllowed as error:
+        return _not_allowed(request.method, sorted({*error.allowed_methods, "OPTIONS"}))
     except web.HTTPException as error:
-        return _told(Problem(error.status, error.reason or "", error.reason or ""), error.headers.get("Allow"))
+        return _told(Problem(error.status, error.reason or "", error.reason or ""))
     except Exception:
         log.exception("%s %s", request.method, request.path[:200])
         return _told(Problem(500, "internal_error", "see the log of this process"))
 
 
-def _told(problem: Problem, allow: str | None = None, challenge: bool = True) -> web.Response:
+def _not_allowed(method: str, allowed: list[str]) -> web.Response:
+    """Also the answer to who asks what is allowed."""
+    names = ", ".join(allowed)
+    if method == "OPTIONS":
+        return web.Response(headers={"Allow": names})
+    answer = _told(Problem(405, "Method Not Allowed", f"{method:.40} is not possible here, but {names}"))
+    answer.headers["Allow"] = names
+    return answer
+
+
+def _told(problem: Problem, challenge: bool = True) -> web.Response:
     headers = {"WWW-Authenticate": REALM} if problem.status == 401 and challenge else {}
     if problem.status in (429, 503):
         headers["Retry-After"] = RETRY_AFTER
-    if allow is not None:
-        headers["Allow"] = allow
-    body = {"error": problem.error, "reason": problem.reason}
+    body = {"error": problem.error, "reason": problem.reason, **problem.more}
     return web.json_response(body, status=problem.status, headers=headers)

@@ -39,6 +39,22 @@ def _put_user(call: Call) -> None:
     call.door.ask("user.put", user=call["name"], hash=stored, tags=found)
 
 
+def _without_permissions(call: Call) -> Any:
+    """Users of the cluster; others need none."""
+    users, permissions = call.door.ask_all([("user.list", {}), ("permission.list", {})])
+    known = {each["user"] for each in permissions}
+    return part([views.user(each) for each in users if each["cluster"] and each["name"] not in known], call.query)
+
+
+def _delete_users(call: Call) -> None:
+    """Those that are there."""
+    names = wanted(call.body, "users", list)
+    there = {each["name"] for each in call.door.ask("user.list") if each["cluster"]}
+    if wrong := [name for name in names if not isinstance(name, str)]:
+        raise bad_request(f"users: {wrong[0]!r:.80}, wanted names")
+    call.door.ask_all([("user.delete", {"user": name}) for name in dict.fromkeys(names) if name in there])
+
+
 def _permissions(call: Call) -> Any:
     return part(call.door.ask("permission.list", **call.host), call.query)
 
@@ -57,8 +73,30 @@ def _put_topic(call: Call) -> None:
     call.door.ask("topic.set", user=call["user"], vhost=call["vhost"], **values)
 
 
+def _topics(call: Call) -> Any:
+    """All, or those of a virtual host."""
+    return part(call.door.ask("topic.list", **call.host), call.query)
+
+
+def _topic(call: Call) -> list[Json]:
+    found = call.door.ask("topic.list", **call.host)
+    return [item for item in found if item["user"] == call["user"]] or [one([])]
+
+
+def _drop_topic(call: Call) -> None:
+    """Those of a user, or that of one exchange."""
+    known = [item for item in _topic(call) if call.path.get("exchange") in (None, item["exchange"])]
+    one(known)
+    call.door.ask("topic.clear", user=call["user"], vhost=call["vhost"], exchange=call.path.get("exchange", ""))
+
+
 def _of_user(method: str) -> Handler:
-    return lambda call: [item for item in call.door.ask(method) if item["user"] == call["name"]]
+    def found(call: Call) -> list[Json]:
+        users, items = call.door.ask_all([("user.list", {}), (method, {})])
+        one(users, name=call["name"])
+        return [item for item in items if item["user"] == call["name"]]
+
+    return found
 
 
 # ---- policies
@@ -197,7 +235,10 @@ _PARAMETER: Final = "/api/parameters/{component}/{vhost}/{name}"
 _SHOVEL: Final = "/api/shovels/vhost/{vhost}/{name}"
 SETTING_ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/api/vhosts/{vhost}/permissions", _permissions),
+    ("GET", "/api/vhosts/{vhost}/topic-permissions", _topics),
     ("GET", "/api/users", _users),
+    ("GET", "/api/users/without-permissions", _without_permissions),
+    ("POST", "/api/users/bulk-delete", _delete_users),
     ("GET", "/api/users/{name}", _user),
     ("PUT", "/api/users/{name}", _put_user),
     ("DELETE", "/api/users/{name}", lambda call: call.door.ask("user.delete", user=call["name"]) or None),
@@ -211,13 +252,11 @@ SETTING_ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
         "/api/permissions/{vhost}/{user}",
         lambda call: call.door.ask("permission.clear", user=call["user"], vhost=call["vhost"]) or None,
     ),
-    ("GET", "/api/topic-permissions", lambda call: part(call.door.ask("topic.list"), call.query)),
+    ("GET", "/api/topic-permissions", _topics),
+    ("GET", "/api/topic-permissions/{vhost}/{user}", _topic),
     ("PUT", "/api/topic-permissions/{vhost}/{user}", _put_topic),
-    (
-        "DELETE",
-        "/api/topic-permissions/{vhost}/{user}",
-        lambda call: call.door.ask("topic.clear", user=call["user"], vhost=call["vhost"]) or None,
-    ),
+    ("DELETE", "/api/topic-permissions/{vhost}/{user}", _drop_topic),
+    ("DELETE", "/api/topic-permissions/{vhost}/{user}/{exchange}", _drop_topic),
     *_policy_routes("policies", False),
     *_policy_routes("operator-policies", True),
     *_limit_routes("user"),

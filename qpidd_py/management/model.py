@@ -10,6 +10,7 @@ without `more`.
     broker.info   {}                        name, version, counters, positions of the log, why publishers are blocked
     queue.list    {}                        one object per queue; lists are sorted while they are short (SORTED)
     queue.page, queue.info, queue.totals, session.page    see `pages`
+    queue.count, queue.census               see `census`
     queue.peek    {queue, limit=10}         the first messages, which stay where they are; bodies beyond 64 KiB cut off,
                                             as many as come to 1 MiB.  Not those of another connection's exclusive queue
     queue.peek    {queue, limit, after}     the first messages behind a position (0: from the beginning), in order of
@@ -46,6 +47,7 @@ from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.core import reading
 from qpidd_py.core.queue import Queue
 from qpidd_py.errors import AmqpError, ConfigError, ReplyCode
+from qpidd_py.management.census import Census
 from qpidd_py.management.changes import Changes
 from qpidd_py.management.events import METHOD as EVENTS
 from qpidd_py.management.events import EventRequests
@@ -99,21 +101,23 @@ class Management:
         self.broker = broker
         self._events = EventRequests(broker, defer)
         self.version = version or str(broker.server_properties.get("version", ""))
-        parameters = ParameterRequests(broker)
+        census, parameters = Census(broker), ParameterRequests(broker)
         routes = RouteRequests(broker, parameters)
         self._methods: Mapping[str, Callable[[Json], Any]] = {
             "broker.info": self._broker_info,
             "broker.options": lambda _: self.broker.options(),
+            **census.methods,
             **parameters.methods,
             **routes.methods,
             SHOW: lambda _: self.broker.acl.shown(),
         }
-        self._objects: Mapping[str, Callable[[Json], Iterator[Json]]] = {
+        self._objects: Mapping[str, Callable[[Json], Iterator[Json | None]]] = {
             "queue.list": self._queue_list,
             "exchange.list": self._exchange_list,
             "binding.list": self._binding_list,
             "subscription.list": self._subscription_list,
             **routes.objects,
+            **census.objects,
         }
         self._lists: dict[str, List] = {"session.list": self._session_list, "channel.list": self._channel_list}
         hosts, policies = HostRequests(broker), PolicyRequests(broker)
@@ -302,10 +306,14 @@ def _sorted(items: Iterable[T], key: Callable[[T], Any]) -> list[T]:
     return sorted(found, key=key) if len(found) <= SORTED else found
 
 
-def _in_parts(items: Iterator[Json], reply: Reply) -> Iterator[None]:
+def _in_parts(items: Iterator[Json | None], reply: Reply) -> Iterator[None]:
+    """An item that is None ends the turn."""
     part: list[Json] = []
     octets = 0
     for item in items:
+        if item is None:
+            yield
+            continue
         part.append(item)
         octets += len(json.dumps(item))
         if octets >= PART_OCTETS:

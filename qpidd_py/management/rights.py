@@ -248,6 +248,8 @@ _SHOWN: Final = frozenset(
         "queue.page",
         "queue.info",
         "queue.totals",
+        "queue.count",
+        "queue.census",
         "exchange.list",
         "binding.list",
         "session.list",

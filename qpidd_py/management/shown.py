@@ -46,14 +46,16 @@ def show_queue(queue: DeclaredQueue, paged: bool) -> Json:
         "alert": core.watch is not None and core.watch.alerting,
         **_show_window(queue),
         "arguments": to_json(queue.arguments),
-        **_show_policies(queue, {QUEUE_MODE: _NO_FILE} if queue.lazy and not paged else {}),
+        **show_policies(queue, paged),
     }
 
 
-def _show_policies(thing: DeclaredQueue | Exchange, lacking: Mapping[str, str]) -> Json:
+def show_policies(thing: DeclaredQueue | Exchange, paged: bool) -> Json:
     """Which count, what they have changed, and what is not in force, with the reason."""
-    effect, lies_out = thing.effect, lies_outside(thing)
-    lacking = {**lacking, **{name: lies_out for name in effect.ha if lies_out}}
+    effect, lies_out = thing.effect, lies_outside(thing) if thing.effect.ha else ""
+    lacking = {name: lies_out for name in effect.ha if lies_out}
+    if isinstance(thing, DeclaredQueue) and thing.lazy and not paged:
+        lacking[QUEUE_MODE] = _NO_FILE
     changed = {name: value for name, value in effect.arguments.items() if value != thing.arguments.get(name)}
     found = {name: value for name, value in {**changed, **effect.ha}.items() if name not in lacking}
     return {
@@ -101,7 +103,7 @@ def show_exchange(exchange: Exchange, host: str) -> Json:
         **_show_shadow(exchange),
         **({} if exchange.numbers is None else {"numbered": exchange.numbers.last}),
         "arguments": to_json(exchange.arguments),
-        **_show_policies(exchange, {}),
+        **show_policies(exchange, True),
     }
 
 

@@ -23,6 +23,8 @@ VALID: Final[list[tuple[str, dict[str, Any]]]] = [
     ("queue.page", {"offset": 0, "limit": 5, "sort": "ready", "reverse": True, "name": "q"}),
     ("queue.info", {"queue": "q"}),
     ("queue.totals", {}),
+    ("queue.count", {"vhost": None}),
+    ("queue.census", {"vhost": None, "history": "", "after": 0, "known": 0}),
     ("exchange.list", {}),
     ("binding.list", {}),
     ("session.list", {}),

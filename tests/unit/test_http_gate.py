@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from qpidd_py.amqp.client_handshake import Login
+from qpidd_py.cli.client_socket import RequestRefused
 from qpidd_py.http import gate as gates
-from qpidd_py.http.door import Problem, WrongLogin
+from qpidd_py.http.door import Problem, WrongLogin, told
 from qpidd_py.http.gate import OF_ADDRESS, REMEMBERED, UNPROVEN, WAITING, Gate
 
 
@@ -93,9 +94,24 @@ def test_guesses_of_many_addresses_leave_places_for_those_who_are_known() -> Non
     run(story())
 
 
+def refused(code: int) -> Problem:
+    """By the broker."""
+    try:
+        with told():
+            raise RequestRefused("no", code)
+    except Problem as problem:
+        return problem
+
+
 @pytest.mark.parametrize(
     ("problem", "known"),
-    [(None, True), (Problem(404, "x", "y"), True), (Problem(503, "x", "y"), False), (WrongLogin(), False)],
+    [
+        (None, True),
+        (refused(404), True),
+        (refused(320), False),
+        (Problem(400, "x", "a body that is none, which the broker has not seen"), False),
+        (WrongLogin(), False),
+    ],
 )
 def test_what_an_answer_says_of_the_login(problem: Problem | None, known: bool) -> None:
     async def story() -> None:

@@ -404,6 +404,8 @@ REQUESTS: dict[str, tuple[dict[str, Any], dict[str, str], str]] = {
     "queue.page": ({}, {}, "monitoring"),
     "queue.info": ({"queue": "q"}, {}, "monitoring"),
     "queue.totals": ({}, {}, "monitoring"),
+    "queue.count": ({}, {}, "monitoring"),
+    "queue.census": ({}, {}, "monitoring"),
     "session.list": ({}, {}, "monitoring"),
     "session.page": ({}, {}, "monitoring"),
     "channel.list": ({}, {}, "monitoring"),
