@@ -166,7 +166,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "confirm-below-majority": Mutant(votes.confirm_below_majority, "quorum", ("isolate", "promote")),
     "unaware-accounts": Mutant(votes.unaware_accounts, "", seed=464),
     "impatient-alone": Mutant(votes.impatient_alone, "manager", ("isolate", "promote")),
-    "ignore-higher-ballots": Mutant(votes.ignore_higher_ballots, "quorum", ("isolate", "promote"), seed=78, run=7),
+    "ignore-higher-ballots": Mutant(votes.ignore_higher_ballots, "quorum", ("trap", "isolate", "promote"), seed=113),
     "whole-from-disk": Mutant(votes.whole_from_disk, "quorum", ("crash",), seed=5),
     "trust-former-acks": Mutant(votes.trust_former_acks, "quorum", seed=75),
     "wait-for-one": Mutant(votes.wait_for_one),

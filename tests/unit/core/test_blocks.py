@@ -7,6 +7,7 @@ import os
 import resource
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import takewhile
 
 import pytest
 
@@ -134,9 +135,10 @@ def test_while_the_reserve_is_used_up_nothing_is_touched_and_what_waits_goes_bac
     wait_for(lambda: growing.pool.touched() == MOST)
     uses = reserve_uses()
     with space(MIB):
-        assert len(bytes(12 * MIB)) == 12 * MIB, "out of the reserve"
+        taken = list(takewhile(lambda _: reserve_uses() == uses, (bytes(4 * MIB) for _ in range(1000))))
     try:
         assert reserve_uses() == uses + 1
+        taken.clear()
         wait_for(lambda: touched_after(growing.engine.tick, growing.pool) == 0)
         for _ in range(5):
             growing.engine.tick()
