@@ -213,8 +213,8 @@ def test_what_is_concluded_is_true(data: st.DataObject) -> None:
 
 
 def test_verdicts_are_whole_sentences() -> None:
-    assert verdict_words("explained", "expire").endswith("for a reason: its time to live was over")
-    assert verdict_words("unaccounted", "c1 wrote no log_end").endswith("is not known: c1 wrote no log_end")
+    assert verdict_words("explained", "expire").endswith("a log line says why: its time to live was over")
+    assert verdict_words("unaccounted", "c1 wrote no log_end").endswith("to say that it is lost: c1 wrote no log_end")
 
 
 # ---- the verb, on tables of both engines
