@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from spark_jobs.messages.survivors import DIGITS, REMOVALS, Undone
-from spark_jobs.sql.rows import NONE
+from spark_jobs.sql.rows import NONE, quoted
 
-_KINDS: Final = ", ".join(f"'{kind}'" for kind in REMOVALS)
+_KINDS: Final = quoted(REMOVALS)
 
 
 def _position(name: str) -> str:
@@ -41,11 +41,7 @@ group by coalesce(cluster, ''), term"""
 def condition(found: Iterable[tuple[str, Undone]]) -> str:
     """True if a row is a removal that has not happened.  `found`: (cluster, what)."""
     cases = [
-        f"(coalesce(cluster, '') = {_text(cluster)} and term = {one.term} and {_first()} >= {one.position})"
+        f"(coalesce(cluster, '') = {quoted([cluster])} and term = {one.term} and {_first()} >= {one.position})"
         for cluster, one in found
     ]
     return f"(kind in ({_KINDS}) and coalesce({' or '.join(cases)}, false))" if cases else NONE
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"

@@ -79,7 +79,13 @@ def test_whatever_took_the_primary_away_has_a_service_time(kind: str) -> None:
 def test_without_a_primary_that_is_known_no_service_was_lost() -> None:
     """A node of a cluster was fenced, and a client never came back."""
     document = made(0)
-    document["incident"] |= {"type": "fencing", "failover": False, "old_primary": None, "new_primary": None, "end": None}
+    document["incident"] |= {
+        "type": "fencing",
+        "failover": False,
+        "old_primary": None,
+        "new_primary": None,
+        "end": None,
+    }
     (row,) = records(document)
     assert (row["service_lo_us"], row["service_us"]) == (None, None)
 

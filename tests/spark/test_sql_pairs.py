@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 
 from benchmarks.spark_data import LENGTH, cluster
 from spark_jobs.clocks import pairs_job as pairs
-from spark_jobs.clocks.pairs import observations
 from spark_jobs.engine.base import Engine
 from spark_jobs.workspace import Workspace
+from tests.spark.pairs_judge import observations
 
 COLUMNS = ("sender", "receiver", "kind", "sent", "delay", "slack", "count")
 

@@ -13,10 +13,11 @@ import pytest
 
 from spark_jobs.clocks import pairs_job as pairs
 from spark_jobs.clocks.estimate import solve
-from spark_jobs.clocks.pairs import BUCKET, from_rows, observations
+from spark_jobs.clocks.pairs import BUCKET, from_rows
 from spark_jobs.engine.base import Engine
 from spark_jobs.engine.duckdb_engine import DuckEngine
 from spark_jobs.workspace import Workspace
+from tests.spark.pairs_judge import observations
 from tests.spark.sql_histories import write
 
 Row = dict[str, Any]
