@@ -16,7 +16,7 @@ from spark_jobs.clocks import estimate as clocks
 from spark_jobs.clocks import pairs as clock_pairs
 from spark_jobs.clocks import query as lines
 from spark_jobs.clocks.pairs import BUCKET, Observation
-from spark_jobs.clocks.segments import MAX_DRIFT_PPM, Clocks
+from spark_jobs.clocks.segments import Clocks
 from spark_jobs.clocks.steps import Break
 from spark_jobs.engine.base import Engine, Row
 from spark_jobs.facts import job as facts
@@ -32,13 +32,7 @@ SEGMENTS: Final = (
 """`segments.ClockSegment.row`; `step`: the Break before it as JSON, null for the first."""
 
 
-def run(
-    engine: Engine,
-    workspace: Workspace,
-    reference: str | None = None,
-    max_drift_ppm: float = MAX_DRIFT_PPM,
-    few: int = rows_of.FEW,
-) -> None:
+def run(engine: Engine, workspace: Workspace, reference: str | None = None, few: int = rows_of.FEW) -> None:
     """Needs events_raw, facts and pairs.  `reference`: the node whose clock is the axis, in clusters that have it;
     `few`: see `facts.crowded`."""
     workspace.load(engine, "events_raw", "pairs")
@@ -48,22 +42,17 @@ def run(
         samples = f"select *, cast(1 as bigint) as count from ({rows_of.samples_of_positions()})"
         queries["pairs"] += f" union all {samples}"
         queries["crowded"] = rows_of.crowded_readings()  # apart: facts are small where events are not
-    solver = partial(solve, reference=reference, max_drift_ppm=max_drift_ppm)
+    solver = partial(solve, reference=reference)
     groups.per_cluster(engine, workspace, "clocks", queries, solver, {"clock_segments": SEGMENTS})
 
 
-def solve(
-    cluster: str,
-    views: groups.Views,
-    reference: str | None = None,
-    max_drift_ppm: float = MAX_DRIFT_PPM,
-) -> Mapping[str, Iterable[Row]]:
+def solve(cluster: str, views: groups.Views, reference: str | None = None) -> Mapping[str, Iterable[Row]]:
     """clock_segments; as failures: observations that were not believed (pure)."""
     kept = per_node(row for row in views["facts"] if row.get("source") != "client")
     read = [*kept, *views["readings"], *views.get("crowded", ())]
     found = merged(clock_pairs.observations(read, clock_pairs.links(kept)), clock_pairs.from_rows(views["pairs"]))
     named = {row.get("node") for row in read if row.get("ts_wall") is not None}
-    solved = clocks.solve(found, read, reference if reference in named else None, max_drift_ppm)
+    solved = clocks.solve(found, read, reference if reference in named else None)
     dropped = [{"cluster": cluster, "kind": "clock-contradiction", "text": text} for text in solved.dropped]
     return {"clock_segments": rows(solved, cluster), groups.failures("clocks"): dropped}
 

@@ -16,7 +16,7 @@ intervals are half-open.
 
 Down times of a client that touch are one.  Those shorter than `shortest` are what every client has all the time and are
 left out; the times inside a run are known to 1 ms.  A client that never comes back is
-down until `end` (censored), at the earliest its last row.
+down until the last row of its cluster (censored).
 
 The sweep over all of them: any client down, all down (of those that exist at the time), client-seconds.
 
@@ -59,14 +59,13 @@ select coalesce(cluster, '') as cluster, coalesce(client_id, '') as client_id, {
 from {events} where source = 'client' and kind in {_LINK}"""
 
 
-def client_lives(end: int | None = None) -> str:
+def client_lives() -> str:
     """The lives of clients (first_ts, last_ts), `until`: a client that ended cleanly waits for nothing; `horizon`: the
     end of the observation of the cluster, µs.  `client`: the hash in `message_lives`, of the view `names`."""
-    last = "last_ts" if end is None else f"greatest(last_ts, {end})"
-    return f"""
+    return """
 select c.*, n.hash as client, case when ended > 0 then last_ts else horizon end as until
 from (
-  select *, max({last}) over (partition by cluster) as horizon
+  select *, max(last_ts) over (partition by cluster) as horizon
   from (
     select cluster, client_id, max(ended) as ended, cast(sum(publishes) as bigint) as publishes,
       min(first_ts) as first_ts, max(last_ts) as last_ts, max(last_back) as last_back,
