@@ -103,6 +103,6 @@ def timed(engine: Engine, workspace: Workspace, options: Options) -> Options:
     if not found:
         return options
     engine.table("clock_pieces", lines.PIECES, found)
-    engine.view("events_timed", lines.timed("events_raw"))
-    engine.view("facts_timed", lines.timed("facts"))
+    engine.view("events_timed", lines.timed("events_raw", found))
+    engine.view("facts_timed", lines.timed("facts", found))
     return replace(options, events="events_timed", facts="facts_timed", clock="ts_est")
