@@ -24,7 +24,6 @@ from typing import Final
 
 from spark_jobs import groups
 from spark_jobs.clocks import job as clock
-from spark_jobs.clocks import pairs_job as pairs
 from spark_jobs.engine.base import Engine, Row
 from spark_jobs.facts import job as facts
 from spark_jobs.facts.query import FEW
@@ -168,7 +167,7 @@ class _Work:
         self._timed: Options | None = None
         self.steps: dict[str, Callable[[], None]] = {
             "facts": lambda: facts.run(engine, workspace),
-            "pairs": lambda: pairs.run(engine, workspace),
+            "pairs": lambda: clock.pairs(engine, workspace),
             "clocks": lambda: clock.run(engine, workspace, settings.reference, settings.few),
             "order": lambda: order.run(engine, workspace, self._options(), settings.few),
             "clients": lambda: windows.clients(engine, workspace, self._options(redo=True)),

@@ -1,4 +1,5 @@
-"""The job `clock`: pairs and facts → clock_segments, per cluster; and the corrected time for the big queries.
+"""The jobs `pairs`: facts → pairs; and `clocks`: pairs and facts → clock_segments, per cluster; and the corrected time
+for the big queries.
 
 A cluster whose clocks cannot be solved has no segments: its times stay as they were written, without bounds.
 """
@@ -14,6 +15,7 @@ from typing import Any, Final
 from spark_jobs import groups
 from spark_jobs.clocks import estimate as clocks
 from spark_jobs.clocks import pairs as clock_pairs
+from spark_jobs.clocks import pairs_query
 from spark_jobs.clocks import query as lines
 from spark_jobs.clocks.pairs import BUCKET, Observation
 from spark_jobs.clocks.segments import Clocks
@@ -30,6 +32,19 @@ SEGMENTS: Final = (
     "err_us bigint, evidence map<string,string>, notes string, band string, max_drift_ppm double, step string"
 )
 """`segments.ClockSegment.row`; `step`: the Break before it as JSON, null for the first."""
+_NAMES: Final = "cluster string, node string, name string"
+_SINGLE: Final = "select 1 as n from facts where kind in ('enqueue', 'confirm_sent') and msg_id <> '' limit 1"
+
+
+def pairs(engine: Engine, workspace: Workspace) -> None:
+    """Needs events_raw, which is read if brokers wrote of single messages; else its facts do."""
+    workspace.load(engine, "events_raw")
+    facts.need(engine, workspace)
+    engine.table("node_names", _NAMES, engine.rows(pairs_query.named("facts")))
+    engine.view("aliases", pairs_query.aliases())
+    messages = bool(engine.rows(_SINGLE))
+    found = pairs_query.observations("events_raw" if messages else "facts", messages)
+    workspace.save(engine, "pairs", pairs_query.thinned(found))
 
 
 def run(engine: Engine, workspace: Workspace, reference: str | None = None, few: int = rows_of.FEW) -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from spark_jobs.clocks import estimate as clocks
 from spark_jobs.clocks import job as clock
-from spark_jobs.clocks import pairs_job as pairs
 from spark_jobs.clocks.query import STRAIGHT, pieces
 from spark_jobs.clocks.segments import Clocks, ClockSegment
 from spark_jobs.clocks.steps import Break
@@ -30,7 +29,7 @@ def solved(engine: Engine, place: Path, rows: list[dict[str, Any]]) -> Options:
     workspace = Workspace(str(place))
     workspace.load(engine, "events_raw")
     facts.run(engine, workspace)
-    pairs.run(engine, workspace)
+    clock.pairs(engine, workspace)
     clock.run(engine, workspace, "node3")
     return clock.timed(engine, workspace, Options())
 

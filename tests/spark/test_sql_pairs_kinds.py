@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.clocks import pairs_job as pairs
+from spark_jobs.clocks import job as clock
 from spark_jobs.clocks.estimate import solve
 from spark_jobs.clocks.pairs import BUCKET, from_rows
 from spark_jobs.engine.base import Engine
@@ -119,7 +119,7 @@ def wanted(rows: Iterable[Row]) -> list[tuple[Any, ...]]:
 def found(engine: Engine, place: Path, rows: list[Row]) -> dict[str, list[tuple[Any, ...]]]:
     workspace = Workspace(str(place))
     write(rows, Path(workspace.path("events_raw")), parts=2)
-    pairs.run(engine, workspace)
+    clock.pairs(engine, workspace)
     by_cluster: dict[str, list[tuple[Any, ...]]] = {}
     for row in engine.rows("select * from pairs"):
         by_cluster.setdefault(row["cluster"], []).append(tuple(row[name] for name in COLUMNS))
