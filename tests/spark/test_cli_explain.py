@@ -270,8 +270,8 @@ in the log of node1 (term 1) behind 40, up to 60:
   backup node2 did not have it: it was at 40, 12:00:00.120, node2.jsonl:9
   new primary node2 began without it: it was at 40, 12:00:00.300, node2.jsonl:9
 
-verdict: lost: confirmed and never taken; every log that could say otherwise is
-    complete
+verdict: lost: confirmed, never delivered, and all logs that could say otherwise
+    are complete
 """
     )
 
