@@ -120,7 +120,7 @@ class _Nested(io.BufferedReader):
     """Closes what is inside as well."""
 
     def __init__(self, outer: io.RawIOBase, inner: BinaryIO) -> None:
-        super().__init__(outer, 1 << 18)
+        super().__init__(outer, 1 << 16)
         self._inner = inner
 
     def close(self) -> None:
