@@ -15,7 +15,6 @@ Refused or damaged files are listed with the reason; only a missing input is an 
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
 import tarfile
@@ -26,7 +25,7 @@ from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import BinaryIO, Final, cast
 
-from spark_jobs.unpack import DAMAGE, BundleError, packing_of, unpacked
+from spark_jobs.unpack import DAMAGE, BundleError, packing_of, reading, unpacked
 
 __all__ = ["Bundle", "BundleError", "File", "Refused"]
 
@@ -234,33 +233,17 @@ class Bundle:
         return cast(BinaryIO, raw) if file.name in self._inner else self._counting(raw)
 
     def _counting(self, raw: BinaryIO) -> BinaryIO:
-        if self._progress is None:
-            return raw
-        return cast(BinaryIO, io.BufferedReader(_Counting(raw, self._count), 1 << 18))
+        def take(size: int) -> bytes:
+            found = raw.read(size)
+            self._count(len(found))
+            return found
+
+        return raw if self._progress is None else reading(take, raw)
 
     def _count(self, octets: int) -> None:
         self._done = min(self._done + octets, self._total)  # a file that is read twice counts once too much
         if self._progress is not None:
             self._progress(self._done, self._total)
-
-
-class _Counting(io.RawIOBase):
-    """Reports how much was read."""
-
-    def __init__(self, file: BinaryIO, count: Callable[[int], None]) -> None:
-        self.file, self.count = file, count
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        octets = self.file.readinto(buffer)  # type: ignore[attr-defined]
-        self.count(octets)
-        return cast(int, octets)
-
-    def close(self) -> None:
-        self.file.close()
-        super().close()
 
 
 def _refusal(member: tarfile.TarInfo) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import accumulate, groupby
 from operator import itemgetter
 from typing import Final
 
@@ -57,7 +57,7 @@ def per_cluster(
 def _is_much(engine: Engine, queries: Mapping[str, str]) -> bool:
     several = len(engine.rows("select cluster from clusters limit 2")) > 1
     counts = (engine.rows(f"select count(*) as n from ({query})")[0]["n"] for query in queries.values())
-    return several and sum(counts) > SMALL
+    return several and any(count > SMALL for count in accumulate(counts))  # each is a pass, so not all of them
 
 
 def _here(engine: Engine, step: str, solver: Solver, queries: Mapping[str, str]) -> Iterator[tuple[str, Row]]:
@@ -89,9 +89,12 @@ def _in_tasks(
     task: Callable[[Iterable[Row]], Iterator[tuple[str, str, str]]],
     tables: Mapping[str, str],
 ) -> None:
-    """As `applyInArrow` for each cluster; that, and `mapInArrow`, need pandas."""
-    packed = "select v.cluster, '{}' as name, to_json(struct(v.*)) as json from ({}) as v"
-    together = engine.frame(" union all ".join(packed.format(*one) for one in queries.items()))
+    """As `applyInArrow` for each cluster; that, and `mapInArrow`, need pandas.  Views, so that of what DuckDB answers
+    Spark gets the answer, not the tables."""
+    for name, query in queries.items():
+        engine.view(f"given_{name}", query)
+    packed = "select v.cluster, '{0}' as name, to_json(struct(v.*)) as json from given_{0} as v"
+    together = engine.frame(" union all ".join(map(packed.format, queries)))
     by_cluster = together.repartition("cluster").sortWithinPartitions("cluster")
     large, scratch = engine.large(), workspace.path("scratch")
     large.named("solved", engine.session.createDataFrame(by_cluster.rdd.mapPartitions(task), _PACKED))

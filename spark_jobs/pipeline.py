@@ -24,8 +24,6 @@ from typing import Final
 
 from spark_jobs import groups
 from spark_jobs.clocks import job as clock
-from spark_jobs.clocks import pairs_job as pairs
-from spark_jobs.clocks.segments import MAX_DRIFT_PPM
 from spark_jobs.engine.base import Engine, Row
 from spark_jobs.facts import job as facts
 from spark_jobs.facts.query import FEW
@@ -63,16 +61,14 @@ from events_raw group by file"""
 @dataclass(frozen=True)
 class Settings:
     """`zones`: node or "*" → zone of its text logs.  `cluster`: of logs that name none.  `shortest` outage, µs.
-    `drained`, `end`: see `Options`.  `reference`: the node whose clock is the time axis, in clusters that have it.
+    `drained`: see `Options`.  `reference`: the node whose clock is the time axis, in clusters that have it.
     `few`: so many facts of a cluster are not thinned.  `redo`: every step."""
 
     zones: Mapping[str, str] = field(default_factory=dict)
     cluster: str = ""
     shortest: int = SHORTEST
     drained: bool | None = None
-    end: int | None = None
     reference: str | None = None
-    max_drift_ppm: float = MAX_DRIFT_PPM
     few: int = FEW
     redo: bool = False
 
@@ -171,8 +167,8 @@ class _Work:
         self._timed: Options | None = None
         self.steps: dict[str, Callable[[], None]] = {
             "facts": lambda: facts.run(engine, workspace),
-            "pairs": lambda: pairs.run(engine, workspace),
-            "clocks": lambda: clock.run(engine, workspace, settings.reference, settings.max_drift_ppm, settings.few),
+            "pairs": lambda: clock.pairs(engine, workspace),
+            "clocks": lambda: clock.run(engine, workspace, settings.reference, settings.few),
             "order": lambda: order.run(engine, workspace, self._options(), settings.few),
             "clients": lambda: windows.clients(engine, workspace, self._options(redo=True)),
             "incidents": lambda: incidents.run(engine, workspace),
@@ -187,7 +183,7 @@ class _Work:
     def _options(self, redo: bool = False) -> Options:
         """With corrected time."""
         if self._timed is None:
-            given = Options(self._settings.shortest, self._settings.drained, self._settings.end)
+            given = Options(self._settings.shortest, self._settings.drained)
             self._timed = clock.timed(self._engine, self._workspace, given)
         return replace(self._timed, redo=redo)
 

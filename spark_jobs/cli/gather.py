@@ -11,6 +11,7 @@ from spark_jobs.clocks.job import of_rows
 from spark_jobs.clocks.segments import Clocks, of_moment
 from spark_jobs.engine.base import Engine, Row
 from spark_jobs.parse.event_json import split_id
+from spark_jobs.sql.rows import quoted
 from spark_jobs.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -84,9 +85,8 @@ def _samples(engine: Engine, workspace: Workspace, cluster: str, mine: Sequence[
     if not walls:
         return []
     engine.table("cluster_asked", "cluster string", [{"cluster": cluster}])
-    kinds = ", ".join(f"'{kind}'" for kind in SAMPLES)
     query = f"""select e.* from events as e join cluster_asked as a on a.cluster = coalesce(e.cluster, '')
-        where e.last_pos is not null and kind in ({kinds}) and (kind = 'promoted'
+        where e.last_pos is not null and kind in ({quoted(SAMPLES)}) and (kind = 'promoted'
         or e.ts_est between {min(walls) - AROUND} and {max(walls) + AROUND})"""
     return [_event(row) for row in _rows(engine, workspace, "events", query)]
 

@@ -19,6 +19,7 @@ from typing import Any, Final
 from spark_jobs.clocks.segments import Clocks
 from spark_jobs.data import table
 from spark_jobs.messages.survivors import Undone
+from spark_jobs.report import words
 from spark_jobs.schema import Event
 from spark_jobs.solve.runs import expand, span
 from spark_jobs.solve.signs import place, sequence
@@ -175,8 +176,8 @@ def _holding(where: Range, node: str, role: str, rows: Sequence[Event]) -> Holdi
 
 
 def verdict_words(verdict: str, cause: str) -> str:
-    words = _WORDS["verdicts"].get(verdict, verdict)
-    return f"{verdict}: {words}" + (f": {_WORDS['causes'].get(cause, cause)}" if cause else "")
+    because = f": {_WORDS['causes'].get(cause, cause)}" if cause else ""
+    return f"{verdict}: {words.VERDICTS.get(verdict, verdict)}{because}"
 
 
 def did(one: LifeMoment, gone: Iterable[Undone] = ()) -> str:

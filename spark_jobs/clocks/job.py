@@ -1,4 +1,5 @@
-"""The job `clock`: pairs and facts → clock_segments, per cluster; and the corrected time for the big queries.
+"""The jobs `pairs`: facts → pairs; and `clocks`: pairs and facts → clock_segments, per cluster; and the corrected time
+for the big queries.
 
 A cluster whose clocks cannot be solved has no segments: its times stay as they were written, without bounds.
 """
@@ -14,9 +15,10 @@ from typing import Any, Final
 from spark_jobs import groups
 from spark_jobs.clocks import estimate as clocks
 from spark_jobs.clocks import pairs as clock_pairs
+from spark_jobs.clocks import pairs_query
 from spark_jobs.clocks import query as lines
 from spark_jobs.clocks.pairs import BUCKET, Observation
-from spark_jobs.clocks.segments import MAX_DRIFT_PPM, Clocks
+from spark_jobs.clocks.segments import Clocks
 from spark_jobs.clocks.steps import Break
 from spark_jobs.engine.base import Engine, Row
 from spark_jobs.facts import job as facts
@@ -30,15 +32,22 @@ SEGMENTS: Final = (
     "err_us bigint, evidence map<string,string>, notes string, band string, max_drift_ppm double, step string"
 )
 """`segments.ClockSegment.row`; `step`: the Break before it as JSON, null for the first."""
+_NAMES: Final = "cluster string, node string, name string"
+_SINGLE: Final = "select 1 as n from facts where kind in ('enqueue', 'confirm_sent') and msg_id <> '' limit 1"
 
 
-def run(
-    engine: Engine,
-    workspace: Workspace,
-    reference: str | None = None,
-    max_drift_ppm: float = MAX_DRIFT_PPM,
-    few: int = rows_of.FEW,
-) -> None:
+def pairs(engine: Engine, workspace: Workspace) -> None:
+    """Needs events_raw, which is read if brokers wrote of single messages; else its facts do."""
+    workspace.load(engine, "events_raw")
+    facts.need(engine, workspace)
+    engine.table("node_names", _NAMES, engine.rows(pairs_query.named("facts")))
+    engine.view("aliases", pairs_query.aliases())
+    messages = bool(engine.rows(_SINGLE))
+    found = pairs_query.observations("events_raw" if messages else "facts", messages)
+    workspace.save(engine, "pairs", pairs_query.thinned(found))
+
+
+def run(engine: Engine, workspace: Workspace, reference: str | None = None, few: int = rows_of.FEW) -> None:
     """Needs events_raw, facts and pairs.  `reference`: the node whose clock is the axis, in clusters that have it;
     `few`: see `facts.crowded`."""
     workspace.load(engine, "events_raw", "pairs")
@@ -48,22 +57,17 @@ def run(
         samples = f"select *, cast(1 as bigint) as count from ({rows_of.samples_of_positions()})"
         queries["pairs"] += f" union all {samples}"
         queries["crowded"] = rows_of.crowded_readings()  # apart: facts are small where events are not
-    solver = partial(solve, reference=reference, max_drift_ppm=max_drift_ppm)
+    solver = partial(solve, reference=reference)
     groups.per_cluster(engine, workspace, "clocks", queries, solver, {"clock_segments": SEGMENTS})
 
 
-def solve(
-    cluster: str,
-    views: groups.Views,
-    reference: str | None = None,
-    max_drift_ppm: float = MAX_DRIFT_PPM,
-) -> Mapping[str, Iterable[Row]]:
+def solve(cluster: str, views: groups.Views, reference: str | None = None) -> Mapping[str, Iterable[Row]]:
     """clock_segments; as failures: observations that were not believed (pure)."""
     kept = per_node(row for row in views["facts"] if row.get("source") != "client")
     read = [*kept, *views["readings"], *views.get("crowded", ())]
     found = merged(clock_pairs.observations(read, clock_pairs.links(kept)), clock_pairs.from_rows(views["pairs"]))
     named = {row.get("node") for row in read if row.get("ts_wall") is not None}
-    solved = clocks.solve(found, read, reference if reference in named else None, max_drift_ppm)
+    solved = clocks.solve(found, read, reference if reference in named else None)
     dropped = [{"cluster": cluster, "kind": "clock-contradiction", "text": text} for text in solved.dropped]
     return {"clock_segments": rows(solved, cluster), groups.failures("clocks"): dropped}
 
@@ -114,6 +118,6 @@ def timed(engine: Engine, workspace: Workspace, options: Options) -> Options:
     if not found:
         return options
     engine.table("clock_pieces", lines.PIECES, found)
-    engine.view("events_timed", lines.timed("events_raw"))
-    engine.view("facts_timed", lines.timed("facts"))
+    engine.view("events_timed", lines.timed("events_raw", found))
+    engine.view("facts_timed", lines.timed("facts", found))
     return replace(options, events="events_timed", facts="facts_timed", clock="ts_est")

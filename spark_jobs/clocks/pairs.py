@@ -44,7 +44,6 @@ _EXACT: Final = (
     ("repl", "repl_send", "repl_recv"),
     ("replack", "replack_send", "replack_recv"),
 )
-_MESSAGES: Final = (("publish", "publish", "enqueue"), ("confirm", "confirm_sent", "confirm"))
 
 
 @dataclass(frozen=True)
@@ -88,23 +87,20 @@ def stamp_error(event: Event) -> int:
 
 def links(events: Iterable[Event]) -> list[Link]:
     """All pairs of cause and effect on two nodes, in an order that does not depend on that of the input."""
-    rows = sorted((event for event in events if _timed(event)), key=place)
+    rows = sorted((event for event in events if timed(event)), key=place)
     names = aliases(rows)
     found = [Link(kind, sent, received) for kind, sent, received in operation_links(rows)]
     for kind, send, receive in _EXACT:
         found += _batches(rows, names, kind, send, receive)
-    for kind, send, receive in _MESSAGES:
-        found += _same_message(rows, kind, send, receive)
     found += _samples(rows)
     return [link for link in found if link.sent["node"] != link.received["node"]]
 
 
 def observations(events: Iterable[Event], of: Sequence[Link] | None = None) -> list[Observation]:
-    """Everything that rows say about clocks, thinned; `of`: their `links`, if they are known already."""
-    rows = sorted((event for event in events if _timed(event)), key=place)
-    names = aliases(rows)
-    found = [_observed(link) for link in (links(rows) if of is None else of)]
-    found += [item for event in rows for item in _told(event, names)]
+    """What rows say about clocks, thinned; `of`: their `links`, if they are known already.  What one row says alone,
+    and what is about messages, is found in logs of any size: see `pairs_query`."""
+    rows = sorted((event for event in events if timed(event)), key=place)
+    found = [observed(link) for link in (links(rows) if of is None else of)]
     for one, other in ring_pairs(rows):
         found += _both_ways("ring", one, other, RING_SPREAD)
     for one, other in attribute_pairs(rows, ATTRIBUTE_SPREAD):
@@ -158,11 +154,11 @@ def place(event: Event) -> tuple[Any, ...]:
     return (*head, event.get("seq") or 0, line, event.get("kind") or "")
 
 
-def _timed(event: Event) -> bool:
+def timed(event: Event) -> bool:
     return event.get("ts_wall") is not None and bool(event.get("node"))
 
 
-def _observed(link: Link) -> Observation:
+def observed(link: Link) -> Observation:
     sent, received = link.sent, link.received
     slack = stamp_error(received) + WRITTEN_AFTER.get(link.kind, 0)
     delay = received["ts_wall"] - sent["ts_wall"]
@@ -177,24 +173,6 @@ def _both_ways(kind: str, one: Event, other: Event, spread: int) -> Iterator[Obs
         yield Observation(sent["node"], received["node"], sent["ts_wall"], delay, slack, kind)
 
 
-def _told(event: Event, names: Mapping[str, str]) -> Iterator[Observation]:
-    """Rows that carry the sender's own reading."""
-    attrs = event.get("attrs") or {}
-    sent = _reading(attrs.get("peer_wall", ""))
-    if event["kind"] not in ("clock", "connected", "client_open") or sent is None:
-        return
-    # An address that moves with the primary identifies no node.
-    name = event.get("client_id") if event["kind"] == "client_open" else attrs.get("broker") or event.get("peer")
-    sender = names.get(name or "")
-    if sender is not None and sender != event["node"]:
-        yield Observation(sender, event["node"], sent, event["ts_wall"] - sent, stamp_error(event), str(event["kind"]))
-
-
-def _reading(text: str) -> int | None:
-    """us; None if it is none, or none that a bigint holds."""
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= READING_DIGITS else None
-
-
 def _batches(rows: Iterable[Event], names: Mapping[str, str], kind: str, send: str, receive: str) -> Iterator[Link]:
     """Both ends name each other and the same positions, once: what was sent twice may have arrived the first time."""
     ends: dict[tuple[Any, ...], tuple[list[Event], list[Event]]] = defaultdict(lambda: ([], []))
@@ -205,16 +183,6 @@ def _batches(rows: Iterable[Event], names: Mapping[str, str], kind: str, send: s
         pair = (event["node"], peer) if event["kind"] == send else (peer, event["node"])
         key = (*pair, event.get("queue"), event.get("first_pos"), event["last_pos"])
         ends[key][event["kind"] == receive].append(event)
-    for sends, receipts in ends.values():
-        if len(sends) == len(receipts) == 1:
-            yield Link(kind, sends[0], receipts[0])
-
-
-def _same_message(rows: Iterable[Event], kind: str, send: str, receive: str) -> Iterator[Link]:
-    ends: dict[tuple[Any, ...], tuple[list[Event], list[Event]]] = defaultdict(lambda: ([], []))
-    for event in rows:
-        if event["kind"] in (send, receive) and event.get("msg_id"):
-            ends[event.get("queue"), event["msg_id"]][event["kind"] == receive].append(event)
     for sends, receipts in ends.values():
         if len(sends) == len(receipts) == 1:
             yield Link(kind, sends[0], receipts[0])

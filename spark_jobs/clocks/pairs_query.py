@@ -38,7 +38,7 @@ def named(events: str = "events_raw") -> str:
 select distinct cluster, node, name from (
   select coalesce(cluster, '') as cluster, node, case number {name} end as name
   from {events} cross join (values {numbers}) as numbers(number)
-  where kind in ('start', 'connected') and node <> ''
+  where node <> ''
 ) where name <> ''"""
 
 

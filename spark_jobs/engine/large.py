@@ -26,7 +26,7 @@ class Large:
         self._own = own
         self._views: set[str] = set()
         self._columns: dict[str, Any] = {}  # of tables that this engine wrote
-        self._disks = self._hadoop("/")[0].getScheme() == "file"
+        self._disks = self.hadoop("/")[0].getScheme() == "file"
 
     @property
     def name(self) -> str:
@@ -45,7 +45,7 @@ class Large:
         """Through Hadoop: s3a:// as well."""
         if (here := self._here(path)) is not None:
             return here.exists()
-        system, place = self._hadoop(path)
+        system, place = self.hadoop(path)
         return bool(system.exists(place))
 
     def load(self, name: str, path: str, columns: str | None = None) -> None:
@@ -101,7 +101,7 @@ class Large:
                 (folder / f".{file.name}.crc").unlink(missing_ok=True)
                 placed(file, folder / file.name)
             return
-        system, place = self._hadoop(path)
+        system, place = self.hadoop(path)
         system.mkdirs(place)
         for file in files:
             local, staged = self._path(file.resolve().as_uri()), self._path(f"{path.rstrip('/')}/.{file.name}.new")
@@ -114,18 +114,18 @@ class Large:
         if (here := self._here(path)) is not None:
             removed(names, here)
             return
-        system, _ = self._hadoop(path)
+        system, _ = self.hadoop(path)
         for name in names:
             system.delete(self._path(f"{path.rstrip('/')}/{name}"), False)
 
     def qualified(self, path: str) -> str:
         """As Spark names the files below it."""
-        system, place = self._hadoop(path)
+        system, place = self.hadoop(path)
         return str(system.makeQualified(place).toString()).rstrip("/")
 
     def holds_only(self, path: str, suffix: str) -> bool:
         """True if all files below it have such names.  Hidden ones do not count."""
-        system, place = self._hadoop(path)
+        system, place = self.hadoop(path)
         found = False
         if system.exists(place):
             listing = system.listFiles(place, True)
@@ -143,7 +143,7 @@ class Large:
         """Written under another name, then renamed: a repeated task or an interrupted job leaves no rows."""
         staged = f"{path.rstrip('/')}.{prefix}"
         frame.write.mode("overwrite").option("compression", "zstd").parquet(staged)
-        system, place = self._hadoop(path)
+        system, place = self.hadoop(path)
         system.mkdirs(place)
         names = {name: f"{prefix}-{number:05d}.parquet" for number, name in enumerate(self.parts(staged))}
         for name, new in names.items():
@@ -156,7 +156,7 @@ class Large:
         writer = self.session.sql(query).write.mode("overwrite").option("compression", "zstd")
         writer.partitionBy(*folders).parquet(staged)
         found = self._tree(staged)
-        system, place = self._hadoop(staged)
+        system, place = self.hadoop(staged)
         for file in found:
             target = self._path(f"{path.rstrip('/')}/{file.path}")
             system.mkdirs(target.getParent())
@@ -172,7 +172,7 @@ class Large:
         if (here := self._here(path)) is not None:
             files = [here] if here.is_file() else here.rglob("[!._]*.parquet")
             return [laid(file, here) for file in files]
-        system, place = self._hadoop(path)
+        system, place = self.hadoop(path)
         found, root = [], f"{self.qualified(path)}/"
         listing = system.listFiles(place, True) if system.exists(place) else None
         while listing is not None and listing.hasNext():
@@ -222,7 +222,12 @@ class Large:
         assert jvm is not None
         return jvm.org.apache.hadoop.fs.Path(path)
 
-    def _hadoop(self, path: str) -> tuple[Any, Any]:
+    def glob(self, pattern: str) -> Sequence[Any]:
+        """Hadoop's words on what has such a path."""
+        system, place = self.hadoop(pattern)
+        return system.globStatus(place) or ()
+
+    def hadoop(self, path: str) -> tuple[Any, Any]:
         """Hadoop's file system for a path, and the path: s3a:// as well."""
         place = self._path(path)
         return place.getFileSystem(self.session.sparkContext._jsc.hadoopConfiguration()), place

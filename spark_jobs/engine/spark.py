@@ -155,7 +155,7 @@ class SparkEngine(Large):
             return None
         if self._here(path) is not None:
             return path
-        system, place = self._hadoop(path)
+        system, place = self.hadoop(path)
         if system.getScheme() == "file":
             return str(place.toUri().getPath())
         if path.endswith(".parquet"):

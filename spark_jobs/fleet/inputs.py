@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from spark_jobs.engine.base import Engine, Row
 from spark_jobs.engine.spark import SparkEngine
@@ -78,22 +78,15 @@ def _look_by_url(engine: Engine, place: str, found: FleetInputs) -> None:
     if place.endswith(".json"):
         found.urls.append(place)
         return
-    jvm: Any = engine.session.sparkContext._jvm
-    path = jvm.org.apache.hadoop.fs.Path
-    system = path(place).getFileSystem(engine.session.sparkContext._jsc.hadoopConfiguration())
-    if not system.exists(path(place)):
+    system, root = engine.hadoop(place)
+    if not system.exists(root):
         raise FileNotFoundError(f"{place}: no such folder, wanted folders or documents of reports")
-    documents = {str(status.getPath().getParent()) for depth in DEPTHS for status in _glob(system, path, place, depth)}
-    for depth in DEPTHS:
-        for status in system.globStatus(path(f"{place}{depth}/about")) or ():
-            folder = str(status.getPath().getParent())
-            if not documents & {folder, folder.rpartition("/")[0]}:
-                found.workspaces.append(folder)
-    found.urls += sorted(documents)
-
-
-def _glob(system: Any, path: Any, place: str, depth: str) -> Any:
-    return system.globStatus(path(f"{place}{depth}/{PATTERN}")) or ()
+    documents, workspaces = (
+        [str(at.getPath().getParent()) for depth in DEPTHS for at in engine.glob(f"{place}{depth}/{name}")]
+        for name in (PATTERN, "about")
+    )
+    found.workspaces += [at for at in workspaces if not {at, at.rpartition("/")[0]} & set(documents)]
+    found.urls += sorted(set(documents))
 
 
 # ---- reading --------------------------------------------------------------------------------------------------------

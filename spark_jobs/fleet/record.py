@@ -15,6 +15,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from spark_jobs.solve.causes import NEEDS_PRIMARY
 from spark_jobs.solve.phases import NAMES as PHASES
 
 Row = dict[str, Any]
@@ -24,8 +25,6 @@ SUMS: Final = (
     *("attempts", "confirmed", "ok", "lost", "unaccounted", "explained", "unexpected", "unlogged"),
     *("duplicated", "redelivered", "resend", "unmarked", "recovered", "refused", "unknown"),
 )
-NEEDS_PRIMARY: Final = frozenset({"crash", "hang", "partition", "kill", "controller", "planned", "unknown"})
-"""Types in which the service was away; else nothing had to come back."""
 _TIMES: Final = tuple(f"{name}_{part}" for name in METRICS for part in ("us", "lo_us", "hi_us"))
 _MARGINS: Final = ("margin_ms", "margin_lo_ms", "margin_hi_ms")
 COLUMNS: Final = {
@@ -51,6 +50,9 @@ def record(document: Given) -> Row:
     if not isinstance(incident, dict) or not incident.get("incident") or not isinstance(incident.get("begin"), int):
         raise NoDocument("no incident with a name and a begin in it, wanted what `failover-report report` writes")
     phases = {row["phase"]: row for row in document.get("phases") or ()}
+    fault = phases.get("fault", {})
+    if incident.get("type") == "power-loss" and fault.get("begin") is not None:  # all were down from then on
+        phases["fault"] = fault | {f"end{part}": fault.get(f"begin{part}") for part in ("", "_lo", "_hi")}
     union = document.get("outage_union") or {}
     names = ("cluster", "incident", "type", "old_primary", "new_primary", "dual", "begin", "end", "planned", "failover")
     row: Row = dict.fromkeys(COLUMNS) | {name: incident.get(name) for name in names}
@@ -107,7 +109,8 @@ def _service(incident: Given, phases: Mapping[str, Given], observed: int | None)
     ends = [phases[name] for name in ("promotion", "recovering", "path") if phases.get(name, {}).get("end") is not None]
     if incident.get("failover") and ends:
         return _span(fault, max(ends, key=lambda row: int(row["end"])))
-    if incident.get("end") is None and observed is not None and fault.get("end_hi") is not None:
+    awaited = incident.get("end") is None and (incident.get("old_primary") or incident.get("failover"))
+    if awaited and observed is not None and fault.get("end_hi") is not None:
         return max(0, observed - fault["end_hi"]), None, None
     return _NOTHING
 

@@ -23,8 +23,9 @@ from typing import Any, Final
 
 from spark_jobs.fleet import compare, survival
 from spark_jobs.fleet.margins import margins
-from spark_jobs.fleet.record import METRICS, NEEDS_PRIMARY, SUMS, Row, merged
+from spark_jobs.fleet.record import METRICS, SUMS, Row, merged
 from spark_jobs.solve import quantiles
+from spark_jobs.solve.causes import NEEDS_PRIMARY
 
 FORMAT: Final = "failover-fleet 1.0"
 SHARES: Final = {"median": 0.5, "p95": 0.95, "p99": 0.99}

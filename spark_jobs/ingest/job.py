@@ -40,6 +40,7 @@ from spark_jobs.ingest.local import IngestSettings, Outcome
 from spark_jobs.ingest.plan import UNREAD, Found, labels
 from spark_jobs.ingest.tables import Catalog
 from spark_jobs.schema import APART, LATE
+from spark_jobs.sql.rows import quoted
 from spark_jobs.workspace import DELTA, PARQUET, Workspace
 
 EVENTS: Final = "events_raw"
@@ -238,10 +239,8 @@ def _kept(engine: Engine, workspace: Workspace, catalog: Catalog, stale: set[str
     for part in sorted({str(state.part) for state in sharing.values()}):
         mine = [name for name, state in sharing.items() if state.part == part]
         engine.load("stale_part", f"{workspace.path(EVENTS)}/{part}")
-        listed = ", ".join("'" + name.replace("'", "''") + "'" for name in mine)
-        names = engine.append(
-            f"select * from stale_part where file in ({listed})", workspace.path(EVENTS), f"{part.split('.')[0]}k"
-        )
+        query = f"select * from stale_part where file in ({quoted(mine)})"
+        names = engine.append(query, workspace.path(EVENTS), f"{part.split('.')[0]}k")
         made += names
         catalog.files |= {name: replace(catalog.files[name], part=names[0]) for name in mine}
     return made

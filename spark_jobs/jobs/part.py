@@ -10,6 +10,7 @@ from spark_jobs.engine import delta
 from spark_jobs.engine.base import Engine
 from spark_jobs.jobs.eras import Era, waves
 from spark_jobs.schema import day, ddl
+from spark_jobs.sql.rows import quoted
 from spark_jobs.workspace import DELTA, Workspace
 
 FOLDER: Final = "part"
@@ -103,8 +104,7 @@ def _beside(workspace: Workspace) -> str:
 
 def among(clusters: Iterable[str]) -> str:
     """Condition; rows that name no cluster are of the one without a name."""
-    listed = ", ".join("'" + name.replace("'", "''") + "'" for name in clusters)
-    return f"coalesce(cluster, '') in ({listed})"
+    return f"coalesce(cluster, '') in ({quoted(clusters)})"
 
 
 def merge(engine: Engine, part: Part, tables: Iterable[str]) -> None:

@@ -49,7 +49,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from spark_jobs.sql.rows import FLAGS, NONE, REDELIVERED, RESENT, SENDS, coded, messages
+from spark_jobs.sql.rows import FLAGS, NONE, REDELIVERED, RESENT, SENDS, coded, messages, quoted
 
 MASK: Final = (1 << 20) - 1
 _B1: Final = 1 << 20
@@ -112,10 +112,9 @@ group by cluster, proc, client_id, queue"""
 
 def doubts(events: str = "events_raw", undone: str = NONE) -> str:
     """Queues of which a broker removed messages without saying which; `count` of a row: how many."""
-    kinds = ", ".join(f"'{kind}'" for kind in FLAGS)
     return f"""
 select coalesce(cluster, '') as cluster, queue, min(kind) as kind from {events}
-where source <> 'client' and kind in ({kinds}) and producer is null and queue <> ''
+where source <> 'client' and kind in ({quoted(FLAGS)}) and producer is null and queue <> ''
   and coalesce(attrs['count'], '') <> '0' and not {undone}
 group by coalesce(cluster, ''), queue"""
 
@@ -145,9 +144,8 @@ def names() -> str:
 def shaky(events: str = "events_raw", incomplete: str = "incomplete", found: str = "unexpected") -> str:
     """Producers of unexpected messages that have no log, or an incomplete one, though they may have sent: cluster,
     producer, cause.  View `log_gaps`: cluster, gap (why a client may have no log)."""
-    shaky = SHAKY.replace("'", "''")
     return f"""
-select u.cluster, u.producer, max(case when v.proc is null then g.gap else '{shaky}' end) as cause
+select u.cluster, u.producer, max(case when v.proc is null then g.gap else {quoted([SHAKY])} end) as cause
 from (select distinct cluster, producer from {found}) as u
 left join (
   select distinct coalesce(cluster, '') as cluster, producer, coalesce(nullif(proc, ''), client_id, '') as proc

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from spark_jobs.engine.base import Engine, Row
 from spark_jobs.facts import job as facts
 from spark_jobs.messages import query as messages
-from spark_jobs.messages import survivors_query as survivors
+from spark_jobs.messages import survivors
 from spark_jobs.messages.evidence import FOREVER
-from spark_jobs.messages.survivors import undone as solve_undone
 from spark_jobs.options import Options
 from spark_jobs.sql.rows import NONE
 from spark_jobs.workspace import Workspace
@@ -42,7 +41,7 @@ def undone(engine: Engine, options: Options) -> str:
     bases: dict[str, list[Row]] = defaultdict(list)
     for row in engine.rows(survivors.promotions(options.facts)):
         bases[row["cluster"]].append({"term": row["term"], "attrs": {"base": row["base"]}})
-    found = {cluster: solve_undone(rows) for cluster, rows in bases.items()}
+    found = {cluster: survivors.undone(rows) for cluster, rows in bases.items()}
     if not any(found.values()):
         return NONE
     removed = {(row["cluster"], row["term"]): row["first"] or 0 for row in engine.rows(survivors.latest(options.facts))}

@@ -23,7 +23,7 @@ def clients(engine: Engine, workspace: Workspace, options: Options) -> None:
     reduced.lives(engine, workspace, options)
     shortest = options.shortest
     engine.view("links", windows.links(options.facts, options.clock))
-    engine.view("client_lives", windows.client_lives(options.end))
+    engine.view("client_lives", windows.client_lives())
     engine.view("consumer_queues", windows.consumer_queues())
     _sights(engine, workspace, options)
     engine.view("message_waits", windows.message_waits())
@@ -61,6 +61,6 @@ def union(engine: Engine, workspace: Workspace, options: Options) -> None:
     """outages and takings → outage_union; without the table `incidents` a cluster is one."""
     workspace.load(engine, "outages", "takings", "names")
     reduced.spans(engine, workspace)
-    engine.view("client_lives", windows.client_lives(options.end))
+    engine.view("client_lives", windows.client_lives())
     engine.view("cut", windows.cut())
     workspace.save(engine, "outage_union", windows.outage_union())

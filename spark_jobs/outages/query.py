@@ -16,7 +16,7 @@ intervals are half-open.
 
 Down times of a client that touch are one.  Those shorter than `shortest` are what every client has all the time and are
 left out; the times inside a run are known to 1 ms.  A client that never comes back is
-down until `end` (censored), at the earliest its last row.
+down until the last row of its cluster (censored).
 
 The sweep over all of them: any client down, all down (of those that exist at the time), client-seconds.
 
@@ -37,7 +37,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from spark_jobs.sql.islands import islands
 from spark_jobs.sql.rows import takes
 
 SECOND: Final = 1_000_000
@@ -59,14 +58,13 @@ select coalesce(cluster, '') as cluster, coalesce(client_id, '') as client_id, {
 from {events} where source = 'client' and kind in {_LINK}"""
 
 
-def client_lives(end: int | None = None) -> str:
+def client_lives() -> str:
     """The lives of clients (first_ts, last_ts), `until`: a client that ended cleanly waits for nothing; `horizon`: the
     end of the observation of the cluster, µs.  `client`: the hash in `message_lives`, of the view `names`."""
-    last = "last_ts" if end is None else f"greatest(last_ts, {end})"
-    return f"""
+    return """
 select c.*, n.hash as client, case when ended > 0 then last_ts else horizon end as until
 from (
-  select *, max({last}) over (partition by cluster) as horizon
+  select *, max(last_ts) over (partition by cluster) as horizon
   from (
     select cluster, client_id, max(ended) as ended, cast(sum(publishes) as bigint) as publishes,
       min(first_ts) as first_ts, max(last_ts) as last_ts, max(last_back) as last_back,
@@ -167,7 +165,23 @@ from (
   where w.done is null
 ) as w
 join (select distinct cluster, horizon from client_lives) as c on c.cluster = w.cluster"""
-    return islands(f"(select * from ({waits}) where e - b >= {shortest})", "side, cluster, k, unseen")
+    return _islands(f"(select * from ({waits}) where e - b >= {shortest})", "side, cluster, k, unseen")
+
+
+def _islands(source: str, keys: str, slack: int = 0, more: str = "") -> str:
+    """The union of the intervals [b, e) of `source` for each value of `keys`; two with less than `slack` between them
+    are one, too, and so are two that touch.  `more`: more aggregates."""
+    before = f"max(e) over (partition by {keys} order by b, e rows between unbounded preceding and 1 preceding)"
+    joins = f"b <= {before}" if not slack else f"b - {before} < {slack}"
+    extra = f", {more}" if more else ""
+    so_far = f"partition by {keys} order by b, e rows between unbounded preceding and current row"
+    return f"""
+select {keys}, min(b) as b, max(e) as e{extra}
+from (
+  select *, sum(apart) over ({so_far}) as island
+  from (select *, case when {joins} then 0 else 1 end as apart from {source})
+)
+group by {keys}, island"""
 
 
 # ---- producers ------------------------------------------------------------------------------------------------------
@@ -227,7 +241,7 @@ select * from (
 
 def consumer_spans(shortest: int) -> str:
     """Those with less than `shortest` between them as one, and that much behind them: cluster, client_id, b, e."""
-    spans = islands("consumer_waits", "cluster, client_id", shortest)
+    spans = _islands("consumer_waits", "cluster, client_id", shortest)
     return f"select cluster, client_id, b, e + {shortest} as e from ({spans})"
 
 
@@ -302,7 +316,7 @@ def parts() -> str:
 def outages(shortest: int) -> str:
     """cluster, client_id, ts_begin, ts_end (µs), why, censored."""
     why = ", ".join(f"case when why & {bit} > 0 then '+{word}' else '' end" for bit, word in WHY.items())
-    joined = islands("parts", "cluster, client_id", more="bit_or(why) as why")
+    joined = _islands("parts", "cluster, client_id", more="bit_or(why) as why")
     back = "planned or kind in ('connected', 'unblocked')"
     return f"""
 select p.cluster, p.client_id, b as ts_begin, e as ts_end, substring(concat({why}), 2) as why,

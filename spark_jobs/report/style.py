@@ -17,7 +17,14 @@ FONT: Final = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaV
 
 def drawing_rules(colours: Mapping[str, str]) -> str:
     """Of a drawing on its own: plain selectors and values, because a converter to PNG knows no others."""
-    return re.sub(r"var\(--([\w-]+)\)", lambda match: colours[match[1]], text(__package__, "drawing.css"))
+    return re.sub(r"var\(--([\w-]+)\)", lambda match: colours[match[1]], _drawn())
+
+
+def _drawn() -> str:
+    """Bands of each state, their words, and what keeps these apart from the hatching."""
+    band, word = ".s-{0}{{fill:var(--{0})}}", ".t-{0}{{fill:var(--{0}-text)}}"
+    rules = band + word + ".h-{0}{{paint-order:stroke;stroke:var(--{0});stroke-width:3px}}"
+    return "".join(map(rules.format, sorted(set(STATE_COLOURS.values())))) + text(__package__, "drawing.css")
 
 
 def _variables(colours: Mapping[str, str]) -> str:
@@ -26,11 +33,11 @@ def _variables(colours: Mapping[str, str]) -> str:
 
 def page_rules() -> str:
     """Of the page: both schemes, narrow screens, print."""
-    page, drawn, printed = (text(__package__, f"{name}.css") for name in ("page", "drawing", "print"))
+    page, printed = (text(__package__, f"{name}.css") for name in ("page", "print"))
     return f"""
 :root{{color-scheme:light dark;{_variables(LIGHT)}}}
 @media (prefers-color-scheme:dark){{:root{{{_variables(DARK)}}}}}
-{page}{drawn}
+{page}{_drawn()}
 @media print{{:root{{color-scheme:light;{_variables(LIGHT)}}}
 {printed}}}
 """

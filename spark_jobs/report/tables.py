@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from spark_jobs.engine.base import Engine
 from spark_jobs.messages import query as messages
+from spark_jobs.sql.rows import quoted
 from spark_jobs.workspace import TABLES, Workspace
 
 Row = dict[str, Any]
@@ -69,7 +70,7 @@ select * from (
         return [{"cluster": row["cluster"], "begin": row["begin"], "end": row["last"]} for row in rows]
 
     def facts(self, kinds: Collection[str]) -> list[Row]:
-        return self.rows("events", f"select * from events where kind in ({_listed(kinds)})")
+        return self.rows("events", f"select * from events where kind in ({quoted(sorted(kinds))})")
 
     def facts_between(self, kinds: Collection[str], windows: Iterable[Row]) -> list[Row]:
         """`windows`: cluster, low, high (us)."""
@@ -77,7 +78,7 @@ select * from (
         inside = "w.cluster = coalesce(e.cluster, '') and e.ts_est between w.low and w.high"
         return self.rows(
             "events",
-            f"select * from events as e where kind in ({_listed(kinds)}) "
+            f"select * from events as e where kind in ({quoted(sorted(kinds))}) "
             f"and exists (select 1 from report_windows as w where {inside})",
         )
 
@@ -89,10 +90,6 @@ select * from (
         return self.rows(
             "events", f"select * from events as e where exists (select 1 from report_places as p where {same})"
         )
-
-
-def _listed(names: Collection[str]) -> str:
-    return ", ".join(f"'{name}'" for name in sorted(names))
 
 
 def _plain(row: Row) -> Row:

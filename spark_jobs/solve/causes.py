@@ -44,6 +44,7 @@ from spark_jobs.solve.signs import (
 NEEDS_PRIMARY: Final = frozenset(
     {"planned", "fencing", "partition", "controller", "hang", "crash", "kill", "power-loss", "unknown"}
 )
+"""Types in which the service was away: a primary had to come back."""
 _PRIMARY: Final = re.compile(r"the primary (\S+) (?:died|hangs|is down)")
 _CLOSED: Final = re.compile(r"reset|closed|refused|EOF|end of file|broken pipe", re.I)
 

@@ -6,6 +6,7 @@ evenly, as `solve.runs` does.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from spark_jobs.schema import EXPLAINED_BY
@@ -26,8 +27,9 @@ TAKES: Final = "('deliver', 'ack', 'reject', 'release')"
 _WALL: Final = "ts_wall"
 
 
-def quoted(words: tuple[str, ...] | list[str]) -> str:
-    return ", ".join(f"'{word}'" for word in words)
+def quoted(words: Iterable[str]) -> str:
+    """As texts of SQL, for a list."""
+    return ", ".join("'" + word.replace("'", "''") + "'" for word in words)
 
 
 def _code() -> str:

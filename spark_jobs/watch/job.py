@@ -120,7 +120,7 @@ def take(
         rows.append(ingest.run(engine, workspace, inputs, replace(given, only=only), progress.at).added)
 
     if isinstance(engine, SparkEngine):
-        for place in (place for place in inputs if watch_stream.is_folder(engine.session, place)):
+        for place in (place for place in inputs if watch_stream.is_folder(engine, place)):
             watch_stream.run(engine.session, place, checkpoint, lambda paths: read(_among(paths)), batch)
     read(lambda found: not found.open)
     return sum(rows)

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from spark_jobs.engine.spark import SparkEngine
+
 CLOSED: Final = "*.jsonl{,.gz,.bz2,.xz,.zst}"
 BATCH: Final = 1000
 """Files: what is lost if it is interrupted."""
@@ -58,13 +60,11 @@ def run(session: SparkSession, place: str, checkpoint: str, take: Callable[[Sequ
     return sum(given)
 
 
-def is_folder(session: SparkSession, place: str) -> bool:
+def is_folder(engine: SparkEngine, place: str) -> bool:
     """Raises FileNotFoundError."""
     if "://" not in place:
         return Path(place).is_dir()
-    jvm: Any = session.sparkContext._jvm
-    path = jvm.org.apache.hadoop.fs.Path(place)
-    system = path.getFileSystem(session.sparkContext._jsc.hadoopConfiguration())
+    system, path = engine.hadoop(place)
     if not system.exists(path):
         raise FileNotFoundError(f"{place}: no such file or folder")
     return bool(system.getFileStatus(path).isDirectory())

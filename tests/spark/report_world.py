@@ -18,6 +18,7 @@ from spark_jobs.schema import COLUMNS, Event
 from spark_jobs.solve import order, reconstruct
 from spark_jobs.workspace import Workspace
 from tests.spark.messages_judge import Summary
+from tests.spark.pairs_judge import observations
 from tests.spark.parse_lab import lab_events
 from tests.spark.truth import reading
 from tests.spark.truth.story import Story
@@ -64,7 +65,7 @@ def solved(rows: Iterable[Event], reference: str | None = "node3") -> tuple[list
     kept = per_node(row for row in rows if row.get("source") != "client")
     links = clock_pairs.links(kept)
     known = {row.get("node") for row in kept}
-    found = clocks.solve(clock_pairs.observations(kept, links), kept, reference if reference in known else None)
+    found = clocks.solve(observations(kept, links), kept, reference if reference in known else None)
     return list(order.ordered(kept, found, links).events), found.rows()
 
 

@@ -172,6 +172,16 @@ def test_a_torn_packed_file_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
         assert list(bundle.files[1].lines()) == LINES
 
 
+def test_hardly_anything_before_a_damaged_place_is_lost(tmp_path: Path) -> None:
+    """bzip2 at its least packs 100 kB at a time: what is read of the damaged ones may be wrong."""
+    lines = [b"%09d\n" % number for number in range(100_000)]
+    packed = bytearray(bz2.compress(b"".join(lines), 1))
+    packed[len(packed) * 3 // 4] ^= 255
+    (tmp_path / "x").write_bytes(packed)
+    got = content(tmp_path)["x"]
+    assert got[:73_000] == lines[:73_000] and len(got) < 80_000
+
+
 def test_a_torn_tarball_gives_the_files_before(tmp_path: Path) -> None:
     members: list[tuple[str, bytes] | tarfile.TarInfo] = [
         (f"{n}.log", os.urandom(20_000).hex().encode()) for n in range(9)

@@ -213,8 +213,8 @@ def test_what_is_concluded_is_true(data: st.DataObject) -> None:
 
 
 def test_verdicts_are_whole_sentences() -> None:
-    assert verdict_words("explained", "expire").endswith("for a reason: its time to live was over")
-    assert verdict_words("unaccounted", "c1 wrote no log_end").endswith("is not known: c1 wrote no log_end")
+    assert verdict_words("explained", "expire").endswith("a log line says why: its time to live was over")
+    assert verdict_words("unaccounted", "c1 wrote no log_end").endswith("to say that it is lost: c1 wrote no log_end")
 
 
 # ---- the verb, on tables of both engines
@@ -270,8 +270,8 @@ in the log of node1 (term 1) behind 40, up to 60:
   backup node2 did not have it: it was at 40, 12:00:00.120, node2.jsonl:9
   new primary node2 began without it: it was at 40, 12:00:00.300, node2.jsonl:9
 
-verdict: lost: confirmed and never taken; every log that could say otherwise is
-    complete
+verdict: lost: confirmed, never delivered, and all logs that could say otherwise
+    are complete
 """
     )
 

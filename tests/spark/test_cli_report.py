@@ -57,7 +57,7 @@ def test_from_logs_to_the_verdict(program: Program, lost: Path, tmp_path: Path) 
     assert (judged.code, judged.out.splitlines()[0]) == (1, "all: lost 1, limit 0: breach")
     life = program("explain", out, "msg", "m:6", *DUCK)
     assert "p1   sends it to q\n" in life.out and "p1   is told that it is safe\n" in life.out
-    assert "verdict: lost: confirmed and never taken" in life.out
+    assert "verdict: lost: confirmed, never delivered" in life.out
     fine = program("explain", out / "incident-1.json", "msg", "m:1", *DUCK)
     assert "c1   acknowledges it" in fine.out and "verdict: ok" in fine.out
 

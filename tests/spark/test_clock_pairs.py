@@ -12,11 +12,11 @@ from spark_jobs.clocks.pairs import (
     Observation,
     from_rows,
     links,
-    observations,
     stamp_error,
     thinned,
 )
 from tests.spark.clock_world import BEGIN, HOUR, SECOND
+from tests.spark.pairs_judge import observations
 from tests.spark.parse_lab import lab_events
 
 NODES = ("node1", "node2", "node3")

@@ -161,7 +161,7 @@ def test_two_machines_of_one_name_make_no_breaks():
 
 def test_clocks_that_differ_on_one_kernel_are_compared_by_its_monotonic_clock():
     """Containers of one machine (or a faked wall clock) need no messages."""
-    from spark_jobs.clocks.pairs import observations
+    from tests.spark.pairs_judge import observations
 
     world = World({"a": Clock(), "b": Clock(offset=-1_500_000)}, [])
     rows = readings(world, "a") + readings(world, "b")

@@ -16,6 +16,7 @@ from spark_jobs.fleet import job
 from spark_jobs.fleet.inputs import FleetError
 from spark_jobs.fleet.record import COLUMNS, NoDocument, merged, record
 from spark_jobs.fleet.summary import FleetSettings, WrongSettings, summary
+from spark_jobs.solve.causes import NEEDS_PRIMARY
 from spark_jobs.workspace import Workspace
 from tests.spark.fleet_documents import DAY, START, made, never_recovered, of_story, write
 from tests.spark.truth import nodes, processes
@@ -62,6 +63,31 @@ def test_what_never_ended_is_known_to_have_taken_so_long() -> None:
 def test_what_needed_no_primary_has_no_service_time() -> None:
     (row,) = records(*of_story(nodes.false_alarm()))
     assert (row["type"], row["service_lo_us"], row["service_us"]) == ("false-alarm", None, None)
+
+
+@pytest.mark.parametrize("kind", sorted(NEEDS_PRIMARY))
+def test_whatever_took_the_primary_away_has_a_service_time(kind: str) -> None:
+    """After a power loss it counts from the last sign of life, when all were down."""
+    document = made(0)
+    document["incident"]["type"] = kind
+    (row,) = records(document)
+    length = {phase["phase"]: phase["duration_us"] for phase in document["phases"]}["fault"] * (kind == "power-loss")
+    assert row["service_us"] == records(made(0))[0]["service_us"] + length
+    assert of(summary([row], QUICK), "durations", "service")["n"] == 1
+
+
+def test_without_a_primary_that_is_known_no_service_was_lost() -> None:
+    """A node of a cluster was fenced, and a client never came back."""
+    document = made(0)
+    document["incident"] |= {
+        "type": "fencing",
+        "failover": False,
+        "old_primary": None,
+        "new_primary": None,
+        "end": None,
+    }
+    (row,) = records(document)
+    assert (row["service_lo_us"], row["service_us"]) == (None, None)
 
 
 def test_an_unknown_clock_has_no_bounds_and_is_in_no_quantile() -> None:

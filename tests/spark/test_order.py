@@ -7,10 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.clocks.estimate import solve
-from spark_jobs.clocks.pairs import Link, Observation, links, observations
+from spark_jobs.clocks.pairs import Link, Observation, links
 from spark_jobs.clocks.segments import FOREVER, NEVER
 from spark_jobs.solve.order import ordered
 from tests.spark.clock_world import BEGIN, SECOND
+from tests.spark.pairs_judge import observations
 from tests.spark.parse_lab import lab_events
 
 MS = 1_000

@@ -13,6 +13,7 @@ from spark_jobs.solve.incidents import Incident
 from spark_jobs.solve.phases import total
 from spark_jobs.solve.reconstruct import tables
 from spark_jobs.solve.signs import Facts
+from tests.spark.pairs_judge import observations
 from tests.spark.parse_lab import lab_events, us
 from tests.spark.truth.rows import fact, promoted, timed
 
@@ -33,7 +34,7 @@ def lab(solved=False):
     if not solved:
         return tables(map(timed, rows), cluster="lab")
     links = clock_pairs.links(rows)
-    corrected = order.ordered(rows, clocks.solve(clock_pairs.observations(rows, links), rows), links).events
+    corrected = order.ordered(rows, clocks.solve(observations(rows, links), rows), links).events
     return tables(corrected, cluster="lab")
 
 

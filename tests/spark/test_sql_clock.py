@@ -10,8 +10,6 @@ import pytest
 
 from spark_jobs.clocks import estimate as clocks
 from spark_jobs.clocks import job as clock
-from spark_jobs.clocks import pairs as clock_pairs
-from spark_jobs.clocks import pairs_job as pairs
 from spark_jobs.clocks.query import STRAIGHT, pieces
 from spark_jobs.clocks.segments import Clocks, ClockSegment
 from spark_jobs.clocks.steps import Break
@@ -19,6 +17,7 @@ from spark_jobs.engine.base import Engine
 from spark_jobs.facts import job as facts
 from spark_jobs.options import Options
 from spark_jobs.workspace import Workspace
+from tests.spark.pairs_judge import observations
 from tests.spark.sql_histories import write
 from tests.spark.truth import processes, scenes, watches
 from tests.spark.truth.reading import events
@@ -30,7 +29,7 @@ def solved(engine: Engine, place: Path, rows: list[dict[str, Any]]) -> Options:
     workspace = Workspace(str(place))
     workspace.load(engine, "events_raw")
     facts.run(engine, workspace)
-    pairs.run(engine, workspace)
+    clock.pairs(engine, workspace)
     clock.run(engine, workspace, "node3")
     return clock.timed(engine, workspace, Options())
 
@@ -88,7 +87,7 @@ def test_few_lines_are_enough(ppm: int) -> None:
     scenes.up(world)
     scenes.work(world, "node1", ["node2", "node3"], 0.0, 3600.0, 1)
     rows = events(world.files())
-    found = clocks.solve(clock_pairs.observations(rows), rows, "node3")
+    found = clocks.solve(observations(rows), rows, "node3")
     lines = pieces(found)
     assert {line["node"] for line in lines} == {"node1"} and len(lines) <= 8
     assert lines[0]["w0"] < 0 and all(one["w1"] == other["w0"] for one, other in pairwise(lines))

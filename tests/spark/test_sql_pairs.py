@@ -7,10 +7,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from benchmarks.spark_data import LENGTH, cluster
-from spark_jobs.clocks import pairs_job as pairs
-from spark_jobs.clocks.pairs import observations
+from spark_jobs.clocks import job as clock
 from spark_jobs.engine.base import Engine
 from spark_jobs.workspace import Workspace
+from tests.spark.pairs_judge import observations
 
 COLUMNS = ("sender", "receiver", "kind", "sent", "delay", "slack", "count")
 
@@ -20,7 +20,7 @@ def test_the_same_as_the_reference(engine: Engine, tmp_path: Path) -> None:
     workspace = Workspace(str(tmp_path))
     (tmp_path / "events_raw").mkdir()
     pq.write_table(table, tmp_path / "events_raw" / "part-0.parquet")
-    pairs.run(engine, workspace)
+    clock.pairs(engine, workspace)
     found = sorted(tuple(row[name] for name in COLUMNS) for row in engine.rows("select * from pairs"))
     rows = [
         {**row, "attrs": dict(row["attrs"] or {})}

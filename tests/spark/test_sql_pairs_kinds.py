@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.clocks import pairs_job as pairs
+from spark_jobs.clocks import job as clock
 from spark_jobs.clocks.estimate import solve
-from spark_jobs.clocks.pairs import BUCKET, from_rows, observations
+from spark_jobs.clocks.pairs import BUCKET, from_rows
 from spark_jobs.engine.base import Engine
 from spark_jobs.engine.duckdb_engine import DuckEngine
 from spark_jobs.workspace import Workspace
+from tests.spark.pairs_judge import observations
 from tests.spark.sql_histories import write
 
 Row = dict[str, Any]
@@ -118,7 +119,7 @@ def wanted(rows: Iterable[Row]) -> list[tuple[Any, ...]]:
 def found(engine: Engine, place: Path, rows: list[Row]) -> dict[str, list[tuple[Any, ...]]]:
     workspace = Workspace(str(place))
     write(rows, Path(workspace.path("events_raw")), parts=2)
-    pairs.run(engine, workspace)
+    clock.pairs(engine, workspace)
     by_cluster: dict[str, list[tuple[Any, ...]]] = {}
     for row in engine.rows("select * from pairs"):
         by_cluster.setdefault(row["cluster"], []).append(tuple(row[name] for name in COLUMNS))

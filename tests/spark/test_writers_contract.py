@@ -27,6 +27,7 @@ from spark_jobs.parse import broker_text
 from spark_jobs.parse.context import Context, Tally
 from spark_jobs.parse.detect import PARSERS, detect
 from tests.spark.messages_judge import expanded, judge
+from tests.spark.pairs_judge import observations
 from tests.spark.written import faults
 from tests.support import programs
 from tests.support.process import BrokerProcess, HeldPort
@@ -360,7 +361,7 @@ def test_each_pair_of_neighbours_has_told_its_clock_both_ways(left_behind: Path)
 def told(rows: list[dict[str, Any]]) -> list[clock_pairs.Observation]:
     """What follows from the readings alone: nothing else says where a clock stood."""
     blind = [{**row, "ts_mono": None, "boot_id": None} for row in rows if row["kind"] in ("start", *TOLD)]
-    return [item for item in clock_pairs.observations(blind) if item.kind in TOLD]
+    return [item for item in observations(blind) if item.kind in TOLD]
 
 
 def test_the_clocks_of_brokers_and_client_are_found_from_what_they_told(left_behind: Path) -> None:

