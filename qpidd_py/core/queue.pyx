@@ -39,6 +39,17 @@ UNLIMITED = <uint64_t>-1
 NO_LIMIT = <object>UNLIMITED
 
 
+cdef void pack(Ring* r) noexcept:
+    """Squeezes out what is gone of a ring into which nothing points."""
+    cdef uint64_t i, to = r.head
+    for i in range(r.head, r.tail):
+        if ring_at(r, i).state != GONE:
+            if to != i:
+                ring_at(r, to)[0] = ring_at(r, i)[0]
+            to += 1
+    r.tail = to
+
+
 cdef class Queue:
     """One queue's messages.  The primary's pump and the backup's log application are the callers; one thread."""
 
@@ -527,6 +538,10 @@ cdef class Queue:
             for level in self.levels:
                 level.merge()
             return 0
+        # A message that is gone here comes again if its removal is: its place must not be in the way.
+        if self.main.tail - self.main.head + self.side.tail - self.side.head > self.ready + self.unacked:
+            pack(&self.main)
+            pack(&self.side)
         if self.side.head < self.side.tail:
             ring_merge(&self.main, &self.side)
         self.next = self.main.head

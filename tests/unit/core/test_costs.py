@@ -272,7 +272,7 @@ def test_a_queue_without_a_difference_is_not_copied() -> None:
     client = holder(engine, queue)
     client.send(Basic.Ack(7))
     client.turn()
-    assert merge_asks(engine, queue) == 0, "the place of what was removed stays until the index is full"
+    assert merge_asks(engine, queue) == 0, "what was removed is squeezed out in place"
     queue.check()
     assert queue.ready + queue.unacked == 3999
 
