@@ -198,6 +198,10 @@ def test_exchanges_and_bindings_are_listed(asker):
         "replicate": "all",
         "bindings": 1,
         "arguments": {"alternate-exchange": "amq.fanout", "qpid.replicate": "all"},
+        "policy": "",
+        "operator_policy": "",
+        "effective": {},
+        "not_in_force": {},
     }
     shown = [
         (item["source"], item["destination_type"], item["destination"], item["routing_key"], item["replicated"])
