@@ -22,6 +22,11 @@ GET_MAX: Final = 1000
 """Messages of one `get`."""
 
 
+def exchange_name(name: str) -> str:
+    """Of one that a path names: the default exchange is called amq.default there."""
+    return "" if name == "amq.default" else name
+
+
 def wanted(body: Mapping[str, Any], name: str, kind: type, default: Any = None) -> Any:
     """A field of the body; raises Problem for a value of another type, or one that lacks."""
     try:
@@ -77,7 +82,7 @@ def publish(channel: BlockingChannel, exchange: str, body: Mapping[str, Any]) ->
     channel.confirm_delivery()
     try:
         made = pika.BasicProperties(**properties)
-        channel.basic_publish("" if exchange == "amq.default" else exchange, key, payload, made, mandatory=True)
+        channel.basic_publish(exchange_name(exchange), key, payload, made, mandatory=True)
     except pika.exceptions.UnroutableError:
         return {"routed": False}
     except (

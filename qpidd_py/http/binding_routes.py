@@ -12,10 +12,6 @@ from qpidd_py.http.door import Problem, not_found
 from qpidd_py.http.paging import part
 
 
-def exchange_name(call: Call) -> str:
-    return "" if call["name"] == "amq.default" else call["name"]
-
-
 def _bindings(call: Call) -> Any:
     return part(_bindings_of(call), call.query)
 
@@ -45,7 +41,7 @@ def _default_bindings(call: Call, wanted: Mapping[str, str]) -> list[Json]:
 
 
 def _bindings_from(call: Call) -> list[Json]:
-    return _bindings_of(call, source=exchange_name(call))
+    return _bindings_of(call, source=actions.exchange_name(call["name"]))
 
 
 def _bindings_to(kind: str) -> Handler:
@@ -70,7 +66,7 @@ def _bind(call: Call) -> Created:
 
 
 def _binding(call: Call) -> Json:
-    source = "" if call["source"] == "amq.default" else call["source"]
+    source = actions.exchange_name(call["source"])
     return actions.binding_of(call.door, call["vhost"], source, _kind(call), call["destination"], call["key"])
 
 
@@ -80,7 +76,7 @@ def _unbind(call: Call) -> None:
 
 
 def _between(call: Call) -> list[Json]:
-    source = "" if call["source"] == "amq.default" else call["source"]
+    source = actions.exchange_name(call["source"])
     return _bindings_of(call, source=source, destination=call["destination"], destination_type=_kind(call))
 
 

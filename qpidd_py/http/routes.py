@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from qpidd_py.cli import definitions
 from qpidd_py.http import actions, views
-from qpidd_py.http.binding_routes import BINDING_ROUTES, exchange_name
+from qpidd_py.http.binding_routes import BINDING_ROUTES
 from qpidd_py.http.call import Call, Handler, Json, one
 from qpidd_py.http.door import Problem, bad_request
 from qpidd_py.http.node_routes import NODE_ROUTES
@@ -58,7 +58,7 @@ def _exchanges(call: Call) -> Any:
 
 
 def _exchange(call: Call) -> Json:
-    return views.exchange(one(call.door.ask("exchange.list", **call.host), name=exchange_name(call)))
+    return views.exchange(one(call.door.ask("exchange.list", **call.host), name=actions.exchange_name(call["name"])))
 
 
 def _connections(call: Call) -> Any:
@@ -164,8 +164,8 @@ def _delete_exchange(call: Call) -> None:
     unused = call.query.get("if-unused") == "true"
 
     def work(channel: Any) -> None:
-        channel.exchange_declare(exchange_name(call), passive=True)
-        channel.exchange_delete(exchange_name(call), if_unused=unused)
+        channel.exchange_declare(actions.exchange_name(call["name"]), passive=True)
+        channel.exchange_delete(actions.exchange_name(call["name"]), if_unused=unused)
 
     call.door.on_channel(work)
 
