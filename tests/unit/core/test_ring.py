@@ -144,3 +144,23 @@ def test_what_a_difference_brings_comes_to_its_place(seed: int) -> None:
     assert [id for id, *_ in copy.peek(1 << 20)] == [id for id in ids if id not in gone]
     backup.begin_epoch(1)
     assert [id for id, *_ in copy.peek(1 << 20)] == [id for id in ids if id not in gone]
+
+
+@pytest.mark.parametrize("first", [1, 2])
+def test_a_merge_without_memory_changes_nothing_and_goes_on_later(first: int) -> None:
+    """The index of what came with the difference is full, and so is that of the live messages."""
+    engine, backup = Engine(), Engine()
+    queue = engine.create_queue(1, "q", True)
+    publish(MemoryClient(engine, q=queue), 0, 2 * BLOCK)
+    all_of_it = records(Catchup(queue, b"", engine.flush()).slice(1 << 30) or b"")
+    copy = backup.create_queue(1, "q", True)
+    backup.apply_slice(b"".join(all_of_it[BLOCK:]))
+    backup.merge(1)
+    backup.apply_slice(b"".join(all_of_it[:BLOCK]))
+    plan_failures(first, 1)
+    with pytest.raises(MemoryError):
+        backup.merge(1)
+    plan_failures(0)
+    backup.merge(1)
+    copy.check()
+    assert [id for id, *_ in copy.peek(1 << 20)] == [id for id, *_ in queue.peek(1 << 20)]
