@@ -9,6 +9,7 @@ Invariants:  state is recovering or active  <=>  role is Primary;
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 
 from ha.backup.advice import advise
@@ -50,7 +51,13 @@ class Node:
         self.giving_way = GivingWay(local, self)
         self.role: Role = Backup(self.local, self.end)
         self.candidacy = Candidacy(self.local, self._standing)
-        self.local.changed = self.candidacy.look
+        self.local.changed = self._changed
+        self.noticed: Callable[[], None] = lambda: None
+        """Called after every change of the state, or of what we know of the primary."""
+
+    def _changed(self) -> None:
+        self.candidacy.look()
+        self.noticed()
 
     def view(self) -> View:
         """Our answer to `ha.ask`."""
@@ -212,6 +219,7 @@ class Node:
 
     def promotion_ended(self) -> None:
         self.promoter = None
+        self.noticed()
 
     @property
     def may_follow(self) -> bool:
@@ -219,6 +227,7 @@ class Node:
 
     def takeover_ended(self) -> None:
         self.takeover = None
+        self.noticed()
 
     def pause_backup(self) -> None:
         if isinstance(self.role, Backup):

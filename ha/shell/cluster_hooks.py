@@ -13,8 +13,9 @@ from ha.shell.client_rows import ClientRows, carried, described
 from ha.shell.connection_guard import admit
 from ha.shell.core_link import IncomingLink
 from ha.shell.failover_updates import FailoverUpdates
+from ha.shell.waiting_clients import WaitingClients
 from qpidd_py.broker.client_connection import ClientConnection
-from qpidd_py.broker.ports import Refusal
+from qpidd_py.broker.ports import Later, Refusal
 
 
 class Replication(Protocol):
@@ -43,9 +44,12 @@ class ClusterHooks:
         self._replication = replication
         self.requests = NodeRequests(node, files, archive)
         self.failover: FailoverUpdates | None = None
+        self.waiting = WaitingClients(node)
 
-    def admit(self, connection: ClientConnection, properties: Mapping[str, Any]) -> Refusal | None:
-        return admit(self._node, properties, connection.user, not connection.client.everything)
+    def admit(self, connection: ClientConnection, properties: Mapping[str, Any]) -> Refusal | Later | None:
+        refusal = admit(self._node, properties, connection.user, not connection.client.everything)
+        waits = refusal is not None and _is_client(connection) and self.waiting.keeps(connection)
+        return Later() if waits else refusal
 
     def opened(self, connection: ClientConnection) -> bool:
         if BACKUP not in connection.client.properties:

@@ -41,7 +41,7 @@ from qpidd_py.broker.judging import Judge, log_refusal
 from qpidd_py.broker.limits import Client
 from qpidd_py.broker.opening import Opening, misplaced, tells_refusals
 from qpidd_py.broker.permissions import Permissions
-from qpidd_py.broker.ports import Host, LinkHandler, SocketPort
+from qpidd_py.broker.ports import Host, Later, LinkHandler, SocketPort
 from qpidd_py.broker.silence import Clock
 from qpidd_py.broker.texts import cut, reply_text
 from qpidd_py.core.connection import Connection
@@ -260,6 +260,9 @@ class ClientConnection:
         hooks = self.broker.hooks
         self._identify(command)
         refusal = hooks.admit(self, self.client.properties) if hooks is not None else None
+        if isinstance(refusal, Later):
+            self.core.wait()
+            return
         if refusal is not None:
             raise ConnectionException(refusal.code, refusal.text, *ids(command))
         self._enter(command)
@@ -274,6 +277,19 @@ class ClientConnection:
         self._log_opened()
         if hooks is not None and hooks.opened(self):
             self.state = State.LINK
+
+    def ask_again(self) -> None:
+        """From admission, which has put this connection off: it may decide now."""
+        if not self.negotiating:
+            return
+        command = commands.Connection.Open(self.handshake.virtual_host)
+        try:
+            self._open(command)
+        except ConnectionException as error:
+            self.core.stop()
+            self.failed(0, error.reply_code, error.reply_text, *ids(command))
+        if self.state is not State.HANDSHAKE:
+            self.core.go_on()
 
     def _enter(self, command: Frame) -> None:
         """Its virtual host is that of its connection.open.  Raises ConnectionException."""

@@ -37,10 +37,16 @@ class Refusal:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Whether a connection is admitted is not known yet: nothing more of it is read until admission calls
+    `ClientConnection.ask_again`."""
+
+
 class Admission(Protocol[Taken]):
     """HA admits connections, and may take them over."""
 
-    def admit(self, connection: Taken, properties: Mapping[str, Any]) -> Refusal | None:
+    def admit(self, connection: Taken, properties: Mapping[str, Any]) -> Refusal | Later | None:
         """At `connection.open`, after authentication.  `properties` are the client's properties."""
 
     def opened(self, connection: Taken) -> bool:

@@ -119,6 +119,7 @@ UNREVIEWED: Final[Mapping[str, tuple[str, ...]]] = {
         "model/settings",
         "shell/cluster_hooks",
         "shell/connection_guard",
+        "shell/waiting_clients",
         "shell/connector",
         "shell/consistent",
         "shell/core_link",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -27,7 +28,16 @@ class TestLife:
     def test_nothing_is_under_way_at_first(self) -> None:
         node, _, _ = fresh()
         assert (node.promoter, node.takeover, node.relocation) == (None, None, None)
-        assert (type(node.role), node.role.doubt, node.local.changed) == (Backup, False, node.candidacy.look)
+        assert (type(node.role), node.role.doubt) == (Backup, False)
+
+    def test_a_change_is_told_to_the_candidacy_and_to_who_waits_for_one(self) -> None:
+        node, _, _ = fresh()
+        calls: list[str] = []
+        node.noticed = lambda: calls.append("noticed")
+        with patch.object(node.candidacy, "look", lambda: calls.append("look")):
+            for told in (node.local.changed, node.promotion_ended, node.takeover_ended):
+                told()
+        assert calls == ["look", "noticed", "noticed", "noticed"]
 
     def test_it_starts(self) -> None:
         node, host, later = fresh(heartbeat=0.5)
