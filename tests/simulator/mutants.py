@@ -131,9 +131,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "lost-is-gone": Mutant(pacemaker.lost_is_gone, "registry", ("pacemaker", "isolate", "promote"), seed=111, run=3),
     "quorum-unasked": Mutant(pacemaker.quorum_unasked, "registry", ("pacemaker", "isolate", "promote")),
     "quorum-is-enough": Mutant(pacemaker.quorum_is_enough, "registry", ("pacemaker", "isolate", "promote"), seed=159),
-    "own-copy-only": Mutant(
-        pacemaker.own_copy_only, "registry", ("pacemaker", "duel", "isolate", "promote"), 300, seed=241
-    ),
+    "own-copy-only": Mutant(pacemaker.own_copy_only, "registry", ("pacemaker", "duel", "isolate", "promote"), seed=400),
     "look-then-write": Mutant(pacemaker.read_before_write, "registry", ("pacemaker", "duel"), seed=70, run=5),
     "score-while-catching-up": Mutant(score.score_while_catching_up, "quorum", ("crash",), 600, seed=42, run=4),
     "score-never-dropped": Mutant(score.score_never_dropped, "quorum", (), 600, seed=111),
@@ -166,7 +164,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "confirm-below-majority": Mutant(votes.confirm_below_majority, "quorum", ("isolate", "promote")),
     "unaware-accounts": Mutant(votes.unaware_accounts, "", seed=464),
     "impatient-alone": Mutant(votes.impatient_alone, "manager", ("isolate", "promote")),
-    "ignore-higher-ballots": Mutant(votes.ignore_higher_ballots, "quorum", ("trap", "isolate", "promote"), seed=113),
+    "ignore-higher-ballots": Mutant(votes.ignore_higher_ballots, "quorum", ("trap", "isolate", "promote"), seed=215),
     "whole-from-disk": Mutant(votes.whole_from_disk, "quorum", ("crash",), seed=5),
     "trust-former-acks": Mutant(votes.trust_former_acks, "quorum", seed=75),
     "wait-for-one": Mutant(votes.wait_for_one),
