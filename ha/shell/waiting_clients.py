@@ -66,7 +66,7 @@ class WaitingClients:
         due = [connection for connection, end in islice(self._ends.items(), AT_ONCE) if self._is_due(end, now)]
         for connection in due:
             connection.ask_again()
-            if not connection.negotiating:
+            if not connection.put_off:
                 del self._ends[connection]
         if due:
             self.look()

@@ -5,6 +5,8 @@
         |             +--HA takes it over--> LINK ------------------------------------------+
         +--wrong header, refused login without the capability, time-----------------------+
 
+    HANDSHAKE --admission decides later--> PUT_OFF, from where it goes on as from HANDSHAKE
+
 The core calls the methods under "from the core" (its protocol `Owner`); the shell calls `tick` and `close`, and
 supplies the `transport`.  Errors: a handler raises `AmqpError`, the core notes the state and calls `failed`, which
 informs the peer.  Messages held by a failed channel or connection go back to their queues at once, not when the peer's
@@ -63,13 +65,18 @@ class State(enum.Enum):
     """See the head of this module."""
 
     HANDSHAKE = "handshake"
+    PUT_OFF = "put off"
     OPENED = "opened"
     LINK = "link"
     CLOSING = "closing"
     FINISHED = "finished"
 
 
-LIMITS: Final = {State.HANDSHAKE: (10.0, "connection.open"), State.CLOSING: (5.0, "close-ok")}
+LIMITS: Final = {
+    State.HANDSHAKE: (10.0, "connection.open"),
+    State.PUT_OFF: (10.0, "admission"),
+    State.CLOSING: (5.0, "close-ok"),
+}
 """For how many seconds it waits for what."""
 
 
@@ -125,6 +132,11 @@ class ClientConnection:
     @property
     def negotiating(self) -> bool:
         return self.state is State.HANDSHAKE
+
+    @property
+    def put_off(self) -> bool:
+        """Logged in, and admission decides later."""
+        return self.state is State.PUT_OFF
 
     @property
     def finished(self) -> bool:
@@ -199,7 +211,7 @@ class ClientConnection:
             log.info("%r: %s", self, text)
             # specification 2.2.4: no reason after a failed login, unless the client has the capability
             self._finish(text)
-        elif self.state in (State.HANDSHAKE, State.OPENED):
+        elif self.state in (State.HANDSHAKE, State.PUT_OFF, State.OPENED):
             self._send_close(code, text, class_id, method_id)
 
     def link_frame(self, kind: int, position: int, body: bytes) -> None:
@@ -261,6 +273,7 @@ class ClientConnection:
         self._identify(command)
         refusal = hooks.admit(self, self.client.properties) if hooks is not None else None
         if isinstance(refusal, Later):
+            self.state = State.PUT_OFF
             self.core.wait()
             return
         if refusal is not None:
@@ -280,7 +293,7 @@ class ClientConnection:
 
     def ask_again(self) -> None:
         """From admission, which has put this connection off: it may decide now."""
-        if not self.negotiating:
+        if not self.put_off:
             return
         command = commands.Connection.Open(self.handshake.virtual_host)
         try:
@@ -288,7 +301,7 @@ class ClientConnection:
         except ConnectionException as error:
             self.core.stop()
             self.failed(0, error.reply_code, error.reply_text, *ids(command))
-        if self.state is not State.HANDSHAKE:
+        if self.state is not State.PUT_OFF:
             self.core.go_on()
 
     def _enter(self, command: Frame) -> None:
@@ -376,7 +389,7 @@ class ClientConnection:
         """Closes the connection from our side, with the closing handshake if it was open."""
         if self._leaving:
             self._finish(text)
-        elif self.state is State.OPENED:
+        elif self.state in (State.OPENED, State.PUT_OFF):
             self.core.stop()
             self._send_close(code, text, 0, 0)
         elif self.state in (State.HANDSHAKE, State.LINK):

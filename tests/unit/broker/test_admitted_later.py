@@ -58,7 +58,7 @@ def test_a_client_is_refused_later(peer, hooks):
 def test_it_may_be_put_off_again(peer, hooks):
     decide(peer, hooks, Later())
     peer.feed(encode_method(1, Channel.Open()))
-    assert names(peer) == [] and peer.connection.negotiating
+    assert names(peer) == [] and peer.connection.put_off
     decide(peer, hooks, None)
     assert names(peer) == ["Connection.OpenOk", "Channel.OpenOk"]
 
@@ -85,6 +85,20 @@ def test_the_time_for_opening_goes_on(peer, hooks):
     for second in range(13):
         peer.broker.tick(float(second))
         peer.connection.tick(float(second))
-    assert peer.connection.finished and peer.connection.end_reason == "no connection.open within 10 s"
+    assert peer.connection.finished and peer.connection.end_reason == "no admission within 10 s"
     decide(peer, hooks, None)
     assert hooks.kinds().count("opened") == 0
+
+
+def test_who_is_put_off_is_logged_in_and_no_newcomer(peer):
+    """`max-newcomers` is for those of whom nobody knows who they are."""
+    assert peer.connection.put_off and not peer.connection.negotiating
+
+
+def test_a_broker_that_closes_its_clients_tells_who_is_put_off(peer, hooks):
+    peer.connection.close(320, "CONNECTION_FORCED - bye")
+    (close,) = peer.frames()
+    assert (close.reply_code, close.reply_text) == (320, "CONNECTION_FORCED - bye")
+    decide(peer, hooks, None)
+    peer.send(0, Connection.CloseOk())
+    assert names(peer) == [] and peer.connection.finished and hooks.kinds() == ["admit"]

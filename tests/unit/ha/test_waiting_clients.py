@@ -23,7 +23,7 @@ class Client:
         self.ask_again()
 
     @property
-    def negotiating(self) -> bool:
+    def put_off(self) -> bool:
         return self.ended is None
 
     def ask_again(self) -> None:
