@@ -9,6 +9,7 @@ from functools import partial
 from benchmarks import backlog, growth, measurements
 from benchmarks.cliffs import cliffs
 from benchmarks.cluster import Cluster
+from benchmarks.floor import floor
 from benchmarks.rabbitmq import RabbitCluster
 from benchmarks.samples import Sample
 from benchmarks.storm import storm
@@ -107,6 +108,7 @@ OWN: dict[str, tuple[int, Callable[[], list[Sample]]]] = {
     "deep-outage": (3, growth.deep_outage),
     "cliffs": (3, partial(cliffs, 3)),
     "storm": (3, storm),
+    "floor": (3, floor),
     "restart": (1, backlog.restart),
     "backlog": (1, backlog.backlog),
 }

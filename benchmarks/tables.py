@@ -80,6 +80,13 @@ FLOODS = {
     "exclusive": "a connection with 10,000 exclusive queues ends",
 }
 
+FLOORS = {
+    "both": "1 KiB, window 1,000",
+    "small": "16 octets, window 1,000",
+    "window 1": "1 KiB, one at a time",
+    "large": "1 MiB, window 20",
+}
+
 ROUTES = {
     "topic": "topic exchange, {size:,} bindings, 50,000 keys",
     "direct": "direct exchange, {size:,} bindings, 50,000 keys",
@@ -127,6 +134,16 @@ OTHERS: dict[str, list[tuple[str, str]]] = {
         ("… heartbeats too late", "late_heartbeats"),
     ],
     **{f"routes {kind}": [(f"{text}, msg/s", "rate"), ("… CPU µs/msg", "cpu_us")] for kind, text in ROUTES.items()},
+    **{
+        f"floor {name}": [
+            (f"{text}: CPU µs/msg of plain C that only passes the octets on", "plain_cpu_us"),
+            ("… of three brokers", "cpu_us"),
+            ("… of three brokers, times plain C", "times"),
+            ("… msg/s of plain C", "plain_rate"),
+            ("… of three brokers", "rate"),
+        ]
+        for name, text in FLOORS.items()
+    },
     "window": [("{size:,} messages without a confirm, both: msg/s", "rate"), ("… CPU µs/msg", "cpu_us")],
     "idle": [("{size:,} idle connections, percent of one processor", "percent")],
     "late": [

@@ -45,7 +45,7 @@ static void parse(struct options *o, int argc, char **argv) {
       case 'T': o->persistent = false; break;
       default: die("unknown option");
     }
-  if (optind != argc || !o->addresses) die("usage: amqp_load load|failover|declare|bind --address HOST:PORT[,...] ...");
+  if (optind != argc) die("usage: amqp_load load|failover|declare|bind|floor --address HOST:PORT[,...] ...");
   if (o->size < MIN_BODY || o->window < 1 || o->prefetch < 1 || o->prefetch > 65535 || o->count > MAX_MESSAGES)
     die("option out of range");
 }
@@ -65,6 +65,11 @@ int main(int argc, char **argv) {
                       .persistent = true};
   const char *command = argc > 1 ? argv[1] : "";
   if (argc > 1) parse(&o, argc - 1, argv + 1);
+  if (!strcmp(command, "floor")) {
+    require(o.count > 0, "floor: --count");
+    return run_floor(&o);
+  }
+  require(o.addresses > 0, "--address HOST:PORT[,...]");
   if (!strcmp(command, "load")) {
     require(o.publish || o.consume, "load: nothing to do");
     require(!o.messages || !o.consume, "load: --messages goes with --no-consume");

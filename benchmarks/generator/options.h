@@ -20,4 +20,5 @@ struct options {
 int run_load(const struct options *o);
 int run_failover(const struct options *o);
 int run_declare(const struct options *o, bool bind);
+int run_floor(const struct options *o);
 #endif

@@ -157,3 +157,11 @@ def test_what_cannot_be_written_ends_it_before_the_first_run(
     (tmp_path / "file").touch()
     assert run.main([option, str(tmp_path / "file" / "below")]) == 2
     assert str(tmp_path / "file" / "below") in capsys.readouterr().err
+
+
+def test_plain_c_passes_everything_on() -> None:
+    """Every message is confirmed by both backups, delivered and acknowledged; one at a time and many."""
+    load_generator.build()
+    for size, window, count in ((16, 1000, 20_000), (1024, 1, 200), (300_000, 3, 50)):
+        report = load_generator.run("floor", size=size, window=window, count=count)
+        assert report["messages"] == count and report["confirm_ms"]["max"] > 0 and report["cpu_us"] > 0
