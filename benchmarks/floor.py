@@ -6,14 +6,14 @@ from __future__ import annotations
 from typing import Final
 
 from benchmarks import load_generator
-from benchmarks.measurements import MEGABYTE, Cell, throughput
+from benchmarks.measurements import MEGABYTE, Cell, one_by_one, throughput
 from benchmarks.qpidd_cluster import QpiddCluster
 from benchmarks.samples import Key, Sample
 
 CELLS: Final = {
     "floor both": (Cell("both", 1024), 500_000),
     "floor small": (Cell("both", 16), 2_000_000),
-    "floor window 1": (Cell("both", 1024, window=1), 10_000),
+    "floor window 1": (one_by_one(1024), 10_000),
     "floor large": (Cell("both", MEGABYTE, window=20), 1_000),
 }
 """What the brokers do, and how many messages plain C passes on."""

@@ -43,12 +43,19 @@ class Cell:
     size: int
     window: int = 1000
     persistent: bool = True
+    prefetch: int = 1000
+    """The consumer acknowledges a tenth of it at once."""
+
+
+def one_by_one(size: int) -> Cell:
+    """As most clients do it."""
+    return Cell("one by one", size, window=1, prefetch=10)
 
 
 def cells(brokers: int, sizes: list[int]) -> list[Cell]:
     found = []
     for size in sizes:
-        found += [Cell("both", size), Cell("publish", size), Cell("window 1", size, window=1)]
+        found += [Cell("both", size), Cell("publish", size), Cell("window 1", size, window=1), one_by_one(size)]
     if brokers == 3 and len(sizes) > 1:
         found.append(Cell("both", MEGABYTE, window=20))
     if brokers == 1:
@@ -94,7 +101,13 @@ def throughput(cluster: Cluster, cell: Cell, seconds: float) -> list[Sample]:
     meter = Meter(cluster)
     limit = {"count": MOST_WAITING} if publish_only else {}
     report = load_generator.run(
-        "load", **options, **limit, seconds=seconds, no_consume=publish_only, transient=not cell.persistent
+        "load",
+        **options,
+        **limit,
+        seconds=seconds,
+        no_consume=publish_only,
+        transient=not cell.persistent,
+        prefetch=cell.prefetch,
     )
     samples = [Sample(Key(brokers, cell.load, cell.size), cluster.name, meter.values(report))]
     if publish_only:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from benchmarks.samples import Key, Results
 
 OURS, RABBIT = "qpidd-py", "RabbitMQ"
-THROUGHPUT = ("both", "transient", "publish", "drain", "window 1")
+THROUGHPUT = ("both", "transient", "publish", "drain", "window 1", "one by one")
 ABSENT = "–"
 
 
@@ -83,7 +83,7 @@ FLOODS = {
 FLOORS = {
     "both": "1 KiB, window 1,000",
     "small": "16 octets, window 1,000",
-    "window 1": "1 KiB, one at a time",
+    "window 1": "1 KiB, one at a time, each acknowledged",
     "large": "1 MiB, window 20",
 }
 

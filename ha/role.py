@@ -20,17 +20,11 @@ class Role(ABC):
 
     def __init__(self, local: LocalMember) -> None:
         self.local = local
+        self.env: Environment = local.env
+        self.engine: Engine = local.engine
         self.stopped = False
         self.trouble = ""
         """A fault that the administrator must correct before this role can work; empty if there is none."""
-
-    @property
-    def env(self) -> Environment:
-        return self.local.env
-
-    @property
-    def engine(self) -> Engine:
-        return self.local.engine
 
     @property
     def settings(self) -> NodeSettings:

@@ -124,14 +124,14 @@ class Primary(Role):
 
     def batch(self, batch: Batch) -> None:
         """The core has sealed a batch: send it to every backup, live."""
-        now = self.env.now()
-        if now - self._last_tick > self.settings.dead_after:
+        now, settings = self.env.now(), self.settings
+        if now - self._last_tick > settings.dead_after:
             self._resumed()
         self._sealed = batch.last
         self._lags.sealed(now, batch)
         for link in self._live:
             link.send_batch(batch)
-            if not self.throttle.slow and link.backlog > self.settings.backlog_high:
+            if link.backlog > settings.backlog_high and not self.throttle.slow:
                 self._slow_down(self._links[link], link.backlog)
         self.update_safe()
 

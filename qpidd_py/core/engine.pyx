@@ -115,7 +115,7 @@ cdef class Engine:
 
     @property
     def unlogged(self):
-        """Whether there are dequeues that only the next turn puts into the log."""
+        """Whether there are dequeues that only a later turn puts into the log."""
         return bool(self.touched_queues)
 
     # ---------------------------------------------------------------- queues and configuration
@@ -388,12 +388,16 @@ cdef class Engine:
         return 0
 
     cdef void touch(self, Queue queue, bint soon) noexcept:
-        """The queue's dequeues go into the log: in a turn that this asks for, or (not `soon`) in the next one."""
-        if queue.replicated and not queue.touched and not queue.deleted:
+        """The queue's dequeues go into the log: with the turn that this asks for, or (not `soon`) with a batch that comes
+        anyway, see turn.pyx."""
+        if not queue.replicated or queue.deleted:
+            return
+        if not queue.touched:
             queue.touched = True
             self.touched_queues.append(queue)
-            if soon:
-                self.want_turn()
+        if soon:
+            self.soon = True
+            self.want_turn()
 
     def repeat_delivered(self):
         """Logs each queue's delivered position again, for a backup that joined later."""
@@ -508,9 +512,9 @@ cdef class Engine:
             if not self.in_turn and self.schedule is not None:
                 self.schedule()
 
-    def end_turn(self):
+    def end_turn(self, bint linger=False):
         """See turn.pyx."""
-        end_turn(self)
+        end_turn(self, linger)
 
     cdef int shed(self) except -1:
         return shed(self)
@@ -643,6 +647,7 @@ cdef class Engine:
         for _, call in awaited:
             call(False)
         self.touched_queues = []
+        self.soon = False
         self.delivered_queues = []
         self.recounted_queues = []
         self.dirty_queues = []

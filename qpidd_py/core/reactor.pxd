@@ -13,13 +13,16 @@ cdef class Reactor(Transport):
     cdef readonly uint64_t busy     # ns that turns took
     cdef uint64_t took[32]          # how many took so many microseconds, by the number of bits of that
     cdef readonly uint64_t began    # when `wait` came to the present turn, in ns of the monotonic clock; 0: it waits
+    cdef uint64_t lingers           # since when dequeues wait (`LINGER`), in ns; 0: none do
     cdef int watched                # descriptor of others
     cdef public bint leave          # `wait` ends with its turn
     cdef public bint others         # they are ready
     cdef public object on_late      # (seconds of the monotonic clock, seconds), of a turn of `wait`
     cdef public double late
     cpdef void count(self, uint64_t took) noexcept
-    cdef int turn(self, void* events, int n) except -1
+    cdef int turn(self, void* events, int n, bint linger) except -1
+    cdef bint overdue(self) noexcept
+    cdef int end(self, bint linger) except -1
     cdef int serve(self, int fd, uint32_t events) except -1
     cdef int read(self, Connection c) except -1
     cdef void pace(self, Connection c, uint64_t took) noexcept

@@ -17,6 +17,7 @@ from qpidd_py.core.batch cimport Batch
 from qpidd_py.core.connection cimport DEAD
 from qpidd_py.core.memory cimport mem_new, reserve_used
 from qpidd_py.core.slices cimport Slice
+from qpidd_py.core.turn cimport end_turn
 
 cdef extern from "<sys/socket.h>" nogil:
     ssize_t recv(int fd, void* buffer, size_t n, int flags)
@@ -72,6 +73,7 @@ cdef enum:
 cdef uint64_t SLICE = 1500000   # nanoseconds, see slices.pyx
 cdef uint64_t TURN = 4000000    # nanoseconds after which a turn ends, so that what it has done leaves, though others are ready
 cdef uint64_t POLL = 10000000   # nanoseconds after which `poll` ends with its turn
+cdef uint64_t LINGER = 1000000  # nanoseconds for which dequeues wait for a batch that comes anyway, see turn.pyx
 
 
 cdef class ClockSlice(Slice):
@@ -172,7 +174,7 @@ cdef class Reactor(Transport):
             n = epoll_wait(self.epoll, events, EVENTS, 0)
             if n <= 0:
                 return
-            self.turn(events, n)
+            self.turn(events, n, False)
             if n < EVENTS or monotonic() - polled > POLL:
                 return
 
@@ -191,16 +193,18 @@ cdef class Reactor(Transport):
         cdef epoll_event events[EVENTS]
         cdef uint64_t until = monotonic() + <uint64_t>(max(seconds, 0.0) * 1e9)
         cdef uint64_t now
+        cdef bint lingers
         cdef int n, left = -1 if seconds < 0 else <int>min(ceil(seconds * 1e3), 1e9)
         self.leave = self.others = False
         while True:
+            lingers = left != 0 and bool(self.engine.touched_queues)
             with nogil:
-                n = epoll_wait(self.epoll, events, EVENTS, left)
-            if n <= 0:
+                n = epoll_wait(self.epoll, events, EVENTS, 1 if lingers else left)
+            if n < 0 or (n == 0 and not lingers and not self.overdue()):
                 return
             self.began = monotonic()
             try:
-                self.turn(events, n)
+                self.turn(events, n, n > 0)
                 now = monotonic()
                 self.count(now - self.began)
                 if self.on_late is not None and now - self.began > self.late * 1e9:
@@ -226,7 +230,7 @@ cdef class Reactor(Transport):
         """How many turns took less than 1, 2, 4, ... microseconds and not less than the one before; the last: the rest."""
         return [self.took[bits] for bits in range(32)]
 
-    cdef int turn(self, void* ready, int n) except -1:
+    cdef int turn(self, void* ready, int n, bint linger) except -1:
         cdef epoll_event* events = <epoll_event*>ready
         cdef int i
         cdef uint64_t began = monotonic()
@@ -237,11 +241,22 @@ cdef class Reactor(Transport):
             for i in range(n):
                 self.serve(events[i].data.fd, events[i].events)
                 if i + 1 < n and monotonic() - began > TURN:
-                    self.engine.end_turn()
+                    self.end(False)
                     self.engine.turn_wanted = True
                     began = monotonic()
         finally:
-            self.engine.end_turn()
+            self.end(linger and not self.overdue())
+        return 0
+
+    cdef bint overdue(self) noexcept:
+        return self.lingers and monotonic() - self.lingers >= LINGER
+
+    cdef int end(self, bint linger) except -1:
+        end_turn(self.engine, linger)
+        if not self.engine.touched_queues:
+            self.lingers = 0
+        elif not self.lingers:
+            self.lingers = monotonic()
         return 0
 
     cdef int serve(self, int fd, uint32_t events) except -1:

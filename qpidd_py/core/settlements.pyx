@@ -76,7 +76,9 @@ cdef int settle_one(Channel channel, uint64_t tag, int action) except -1:
             # Inside a transaction the acknowledgement is not final yet.
             confirms = (u.id > engine.safe and not channel.committing
                         and not ring_at(&queue.main, index).flags & ENTRY_SHARED)
-            engine.dequeue(queue, index)
+            queue.dequeue(index)
+            engine.touch(queue, channel.committing)
+            engine.want_turn()
             if confirms and engine.confirms.acknowledge(u.id):
                 engine.want_turn()
         if queue.kind is not None:

@@ -4,6 +4,10 @@
 Work that one client can cause for all is done in slices, and each turn asks for the next one while some is left: dead
 letters (`letters`), messages that have expired (`expiry`), frames for which Python is asked (`Connection.put_off`),
 deliveries (`pump`).  A connection whose slice is used up goes to the end of the line.
+
+What clients have acknowledged *lingers* if the turn has nothing else for the backups: a batch of its own would wake each
+of them, and their acknowledgements wake the primary, for something that nobody waits for.  The next publish takes it along, or
+the reactor logs it within a millisecond.  Until it is in the log a fail-over hands the message out again, `redelivered`.
 """
 from libc.stdint cimport int64_t, uint64_t
 
@@ -27,13 +31,14 @@ cdef enum:
 cdef int64_t ALL = <int64_t>1 << 62
 
 
-cdef int end_turn(Engine engine) except -1:
+cdef int end_turn(Engine engine, bint linger) except -1:
     """Ends the turn; see the head of this module.  Held replies may bring new work, so there are several rounds, as long
     as none uses up a slice."""
     cdef int rounds = 0
     if engine.in_turn:
         return 0
     engine.in_turn = True
+    engine.linger = linger
     engine.short = engine.expired = False
     engine.letters_left = LETTERS
     engine.pump_left = PUMPED if engine.schedule is not None else ALL
@@ -106,9 +111,7 @@ cdef bint turn(Engine engine) except -1:
     engine.slice.begin(endless)
     try:
         pump_all(engine)
-        log_dequeues(engine)
-        log_delivered(engine)
-        log_counts(engine)
+        log_departures(engine)
     except MemoryError:
         engine.short = True
     if engine.watched:
@@ -123,6 +126,21 @@ cdef bint turn(Engine engine) except -1:
         engine.release_confirms()
     flush_connections(engine)
     return ended or engine.slice.ended
+
+
+cdef int log_departures(Engine engine) except -1:
+    if not lingers(engine):
+        log_dequeues(engine)
+        log_delivered(engine)
+        log_counts(engine)
+        engine.soon = False
+    return 0
+
+
+cdef bint lingers(Engine engine) noexcept:
+    """Nothing but dequeues would be in the batch, of which nobody waits for one."""
+    return (engine.linger and not engine.soon and engine.on_batch is not None and engine.position == engine.replicated
+            and not engine.delivered_queues and not engine.recounted_queues)
 
 
 cdef int expire(Engine engine) except -1:

@@ -41,6 +41,7 @@ KNOBS: Final[Mapping[str, Knob]] = {
     "reads": Knob("Reactor.read", "a turn reads little of each connection", _option("reactor", "octets")),
     "partial": Knob("Reactor.flush", "a socket takes part of what is written", _option("reactor", "partly")),
     "long turn": Knob("Reactor.poll", "time passes between the connections of a turn", _option("reactor", "seconds")),
+    "linger": Knob("Reactor.wait", "acknowledgements wait for a batch that comes anyway", _option("reactor", "linger")),
     "short slice": Knob("Engine.slice", "a purge or a deletion takes many turns", _option("looks")),
     "timers": Knob("Environment.after", "timers are late", _option("search", "timers")),
     "priorities": Knob("Reactor.poll", "one source is served before all others", _option("search", "priorities")),

@@ -125,7 +125,7 @@ def _knobs(seed: int, mode: str, faults: Sequence[str]) -> Fields:
     if paged.random() < PAGED:
         options["pages"] = paged.choice((0.0, 0.0003, 0.05))
     if not faults and (found := _reactor(Random(f"reactor {seed} {mode}"), mode)):
-        options["reactor"] = found
+        options["reactor"] = found | _linger(Random(f"linger {seed} {mode}"))
     if Random(f"once {seed} {mode}").random() < ONCE:
         options["once"] = True
     return options
@@ -163,6 +163,11 @@ def _reactor(rng: Random, mode: str) -> Fields:
         "partly": rng.choice((0.0, 0.1, 0.5)),
         "seconds": rng.choice((0.0, 0.0005, 0.005)) if mode in FORGIVING else rng.choice((0.0, 0.0005)),
     }
+
+
+def _linger(rng: Random) -> Fields:
+    """Seconds for which an acknowledgement waits for a batch that comes anyway; half of the seeds do not linger."""
+    return {"linger": rng.choice((0.001, 0.005, 0.1))} if rng.random() < 0.5 else {}
 
 
 def _size(rng: Random, mode: str) -> int:

@@ -192,6 +192,8 @@ class Reactor:
         self.counts = process.simulation.history.counts
         self._rng = process.simulation.scenario.rng(f"reactor {process.name} {process.life}")
         self._partly, self._seconds = option.get("partly", 0.0), option.get("seconds", 0.0)
+        self._linger = option.get("linger", 0.0)
+        self._lingers = False
         self._calm = process.simulation.scenario.duration
         """Time after which clients read as fast as they can."""
         self._due = False
@@ -268,6 +270,15 @@ class Reactor:
                 return
 
     def end_turn(self) -> None:
+        """What clients have acknowledged may wait so many seconds for another batch."""
+        self._process.engine.end_turn(self._linger > 0)
+        if self._linger and self._process.engine.unlogged and not self._lingers:
+            self._lingers = True
+            self.counts["acknowledgements that linger"] += 1
+            self._process.after(self._linger, self._log)
+
+    def _log(self) -> None:
+        self._lingers = False
         self._process.engine.end_turn()
 
 
