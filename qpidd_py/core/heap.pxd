@@ -10,7 +10,6 @@ cdef struct Heap:               # numbers, the smallest first; all 0 is an empty
 
 cdef int heap_push(Heap* h, uint64_t number) except -1
 cdef void heap_pop(Heap* h) noexcept
-cdef void heap_sort(Heap* h) noexcept
 
 cdef inline void heap_clear(Heap* h) noexcept:
     h.start = h.count = 0

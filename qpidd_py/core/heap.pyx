@@ -4,7 +4,7 @@
 What is put in from the smallest to the largest, as when a channel gives back all that it holds, costs no comparison but
 one: an array in order is a heap already.  Anything else costs the logarithm of how many there are.
 """
-from libc.stdlib cimport free, qsort
+from libc.stdlib cimport free
 from libc.string cimport memmove
 
 from qpidd_py.core.memory cimport mem_resized
@@ -78,15 +78,3 @@ cdef void sift_down(Heap* h, uint64_t number) noexcept:
         at = below
         h.moves += 1
     base[at] = number
-
-
-cdef int compare(const void* a, const void* b) noexcept nogil:
-    cdef uint64_t x = (<const uint64_t*>a)[0], y = (<const uint64_t*>b)[0]
-    return (x > y) - (x < y)
-
-
-cdef void heap_sort(Heap* h) noexcept:
-    """From the smallest to the largest, which a heap may be, too."""
-    if h.mixed:
-        qsort(h.items + h.start, h.count, sizeof(uint64_t), compare)
-        h.mixed = False

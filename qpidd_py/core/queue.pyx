@@ -23,12 +23,12 @@ from libc.stdlib cimport free
 
 from qpidd_py.core.batch cimport FLAG_TIMED, FLAG_WHOLE, lengths_of
 from qpidd_py.core.classes cimport HIGH, count_above, next_class
-from qpidd_py.core.heap cimport heap_clear, heap_push, heap_sort
+from qpidd_py.core.heap cimport heap_clear, heap_push
 from qpidd_py.core.ranges cimport add_or_free, ranges_add, ranges_encode
 from qpidd_py.core.ring cimport (
     ENTRY_REDELIVERED, ENTRY_RETURNED, ENTRY_TIMED, ENTRY_WAITS, ENTRY_WHOLE, GONE, READY, ROOMY, UNACKED, body_of,
     content_of, priority_of, record_of, ring_after, ring_clear, ring_double, ring_find, ring_free, ring_full,
-    ring_merge, ring_shrink, ring_trim, room_of)
+    ring_merge, ring_pack, ring_shrink, ring_trim, room_of)
 from qpidd_py.core.shares cimport fair_head
 from qpidd_py.core.wire cimport le64
 
@@ -37,17 +37,6 @@ from qpidd_py.errors import InvariantError, LinkError
 cdef uint64_t NOWHERE = <uint64_t>-2      # an index that no entry follows
 UNLIMITED = <uint64_t>-1
 NO_LIMIT = <object>UNLIMITED
-
-
-cdef void pack(Ring* r) noexcept:
-    """Squeezes out what is gone of a ring into which nothing points."""
-    cdef uint64_t i, to = r.head
-    for i in range(r.head, r.tail):
-        if ring_at(r, i).state != GONE:
-            if to != i:
-                ring_at(r, to)[0] = ring_at(r, i)[0]
-            to += 1
-    r.tail = to
 
 
 cdef class Queue:
@@ -240,24 +229,8 @@ cdef class Queue:
         return 0
 
     cdef void squeeze(self) noexcept:
-        cdef uint64_t i, to = self.main.head, new_next = self.main.head
-        cdef Entry* e
-        cdef uint64_t* back
-        cdef size_t k = 0
-        heap_sort(&self.returned)
-        back = self.returned.items + self.returned.start
-        for i in range(self.main.head, self.main.tail):
-            e = ring_at(&self.main, i)
-            if i == self.next:
-                new_next = to
-            if k < self.returned.count and back[k] == i:
-                back[k] = to
-                k += 1
-            if e.state != GONE:
-                ring_at(&self.main, to)[0] = e[0]
-                to += 1
-        self.next = to if self.next >= self.main.tail else (new_next if self.next > self.main.head else self.main.head)
-        self.main.tail = to
+        ring_pack(&self.main)
+        self.look_from(self.main.head)
         self.gone_index = NOWHERE
 
     cdef int64_t first_ready(self) noexcept nogil:
@@ -540,8 +513,8 @@ cdef class Queue:
             return 0
         # A message that is gone here comes again if its removal is: its place must not be in the way.
         if self.main.tail - self.main.head + self.side.tail - self.side.head > self.ready + self.unacked:
-            pack(&self.main)
-            pack(&self.side)
+            ring_pack(&self.main)
+            ring_pack(&self.side)
         if self.side.head < self.side.tail:
             ring_merge(&self.main, &self.side)
         self.next = self.main.head

@@ -43,6 +43,7 @@ cdef void ring_free(Ring* r) noexcept
 cdef int ring_double(Ring* r) except -1
 cdef void ring_clear(Ring* r) noexcept
 cdef void ring_shrink(Ring* r, uint64_t room) noexcept
+cdef void ring_pack(Ring* r) noexcept
 cdef int ring_merge(Ring* r, Ring* other) except -1
 cdef tuple content_of(const Entry* e, size_t cut=*)
 cdef uint64_t arrival_of(const Entry* e) except? 0

@@ -127,6 +127,17 @@ cdef void ring_shrink(Ring* r, uint64_t room) noexcept:
     r.blocks, r.mask = less.blocks, less.mask
 
 
+cdef void ring_pack(Ring* r) noexcept:
+    """Squeezes out what is gone: indexes do not stay the same."""
+    cdef uint64_t i, to = r.head
+    for i in range(r.head, r.tail):
+        if ring_at(r, i).state != GONE:
+            if to != i:
+                ring_at(r, to)[0] = ring_at(r, i)[0]
+            to += 1
+    r.tail = to
+
+
 cdef int ring_merge(Ring* r, Ring* other) except -1:
     """The entries of `other` come into `r`, in order of their ids.  Those of the shorter ring come into the longer one, from
     its end: what is older than all of them stays where it is.  A MemoryError changes nothing."""
