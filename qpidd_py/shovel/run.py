@@ -1,11 +1,12 @@
 """One run of a shovel: a connection to its source, one to its destination, and what goes between them.         Shell.
 
 A message is acknowledged at the source when the destination has confirmed it (`ack-mode` on-confirm), so neither a
-fail-over of one of them nor the end of this process loses it; one that comes again is marked `x-resent`.  Both
-connections fail over by themselves.  What is not acknowledged is here at most `src-prefetch-count` times.
+fail-over of one of them nor the end of this process loses it; one that comes again is marked `x-resent`.  A connection
+to another cluster fails over by itself.  What is not acknowledged is here at most `src-prefetch-count` times.
 
-A run ends with an error (a queue or a right is missing, the destination refuses a message), when it has moved what
-`src-delete-after` says, or by being cancelled.  Its unacknowledged messages are back in their queue then.
+A run ends with an error (a queue or a right is missing, the destination refuses a message, its own broker is not the
+primary any more), when it has moved what `src-delete-after` says, or by being cancelled.  Its unacknowledged messages
+are back in their queue then.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any, Final
 
 from client_lib import Message, MessagingError, ServerError, aio
 from client_lib.forwarded import Forwarded, Headers
-from client_lib.urls.url import Given
+from client_lib.urls.url import Endpoint, Given
 from qpidd_py.broker.parameters import NEVER, NO_ACK, ON_CONFIRM, ON_PUBLISH, QUEUE_LENGTH, addresses, local_host
 from qpidd_py.cli.output import describe
 from qpidd_py.errors import ReplyCode
@@ -39,7 +40,7 @@ TRACE: Final = "x-qpid.trace"
 TAKE_DOWN: Final = 5.0
 """Seconds for taking down what a deleted route has left at its source."""
 Value = Mapping[str, Any]
-Local = Callable[[str], tuple[Given, Mapping[str, Any]]]
+Local = Callable[[str], tuple[Endpoint, Mapping[str, Any]]]
 log = logging.getLogger(__name__)
 
 
@@ -112,12 +113,16 @@ class Run:
     # ---- both ends
 
     @contextlib.asynccontextmanager
-    async def _connected(self, name: str, **wanted: Any) -> AsyncIterator[aio.Connection]:
+    async def _connected(self, name: str, reconnect: bool = True) -> AsyncIterator[aio.Connection]:
         given, options = _address(self._value[name], self._local)
-        connection = aio.Connection(given, client_id=f"Shovel {self._name}", **options, **wanted)
+        connection = aio.Connection(
+            given, client_id=f"Shovel {self._name}", reconnect=reconnect and not isinstance(given, Endpoint), **options
+        )
         self._ends.append(connection)
         try:
-            yield await connection.open()
+            await connection.open()
+            _check_home(given, connection.address)
+            yield connection
         finally:
             await connection.close(CLOSE_TIME)
 
@@ -253,6 +258,12 @@ def _address(value: Any, local: Local) -> tuple[Given, Mapping[str, Any]]:
     """And options, for `client_lib`."""
     host = local_host(value)
     return (addresses(value), {}) if host is None else local(host)
+
+
+def _check_home(given: Given, found: Endpoint | None) -> None:
+    """A backup names the primary, which has a worker of its own: two at once would put messages out of order."""
+    if isinstance(given, Endpoint) and found is not None and not given.same_place(found):
+        raise MessagingError(f"{given} is not the primary, which is {found}")
 
 
 async def take_down(name: str, value: Value) -> None:
