@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, groupby
+from itertools import groupby
 from operator import itemgetter
 from typing import Final
 
-from spark_jobs.engine.base import Engine, Row
+from spark_jobs.engine.base import Engine, Row, TooManyRows
 from spark_jobs.engine.spark import SparkEngine
 from spark_jobs.workspace import Workspace
 
@@ -48,22 +48,35 @@ def per_cluster(
     `queries`: view → query with the column `cluster`.  The view `clusters` (cluster) tells whether there are several;
     it need not be complete."""
     wanted = {**tables, failures(step): FAILURES}
-    if isinstance(engine, SparkEngine) and _is_much(engine, queries):
-        _in_tasks(engine, workspace, queries, _task(step, solver, tuple(queries)), wanted)
+    spread = isinstance(engine, SparkEngine) and len(engine.rows("select cluster from clusters limit 2")) > 1
+    rows = _rows(engine, queries, SMALL if spread else None)
+    if rows is not None:
+        _keep(engine, workspace, _here(step, solver, queries, rows), wanted)
     else:
-        _keep(engine, workspace, _here(engine, step, solver, queries), wanted)
+        assert isinstance(engine, SparkEngine)
+        _in_tasks(engine, workspace, queries, _task(step, solver, tuple(queries)), wanted)
 
 
-def _is_much(engine: Engine, queries: Mapping[str, str]) -> bool:
-    several = len(engine.rows("select cluster from clusters limit 2")) > 1
-    counts = (engine.rows(f"select count(*) as n from ({query})")[0]["n"] for query in queries.values())
-    return several and any(count > SMALL for count in accumulate(counts))  # each is a pass, so not all of them
+def _rows(engine: Engine, queries: Mapping[str, str], limit: int | None) -> dict[str, list[Row]] | None:
+    """Of each query; None if there are more than `limit` together.  Not counted before: that is a pass, too."""
+    found: dict[str, list[Row]] = {}
+    try:
+        for name, query in queries.items():
+            found[name] = engine.rows(query) if limit is None else engine.rows(query, limit)
+            limit = None if limit is None else limit - len(found[name])
+    except TooManyRows:
+        if limit is None:
+            raise
+        return None
+    return found
 
 
-def _here(engine: Engine, step: str, solver: Solver, queries: Mapping[str, str]) -> Iterator[tuple[str, Row]]:
+def _here(
+    step: str, solver: Solver, queries: Mapping[str, str], rows: dict[str, list[Row]]
+) -> Iterator[tuple[str, Row]]:
     found: dict[str, dict[str, list[Row]]] = defaultdict(lambda: {name: [] for name in queries})
-    for name, query in queries.items():
-        for row in engine.rows(query):
+    for name in queries:
+        for row in rows.pop(name):
             found[row["cluster"]][name].append(_told(row))
     for cluster in sorted(found):
         yield from _solved(step, solver, cluster, found.pop(cluster))

@@ -84,14 +84,16 @@ def run(
     inputs: Sequence[str],
     settings: Settings = Settings(),
     progress: Progress = QUIET,
+    then: Callable[[], Engine] | None = None,
 ) -> list[Row]:
-    """All steps.  Gives the rows of `gaps` of kind `failed`: clusters of which tables are missing.
+    """All steps.  Gives the rows of `gaps` of kind `failed`: clusters of which tables are missing.  `then`: gives the
+    engine of all steps but the first.
 
     Raises what `ingest.run` raises for inputs that cannot be read, and WrongVersion."""
     progress.step("files")
     given = IngestSettings(cluster=settings.cluster, zones=settings.zones)
     ingest.run(engine, workspace, inputs, given, progress.at)
-    return after_ingest(engine, workspace, settings, progress)
+    return after_ingest(then() if then else engine, workspace, settings, progress)
 
 
 def after_ingest(

@@ -7,11 +7,11 @@ import contextlib
 import importlib.util
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import BinaryIO, Final, TextIO
+from typing import BinaryIO, Final
 
 from spark_jobs.cli import values
 from spark_jobs.cli.errors import DEBUG, UserError
@@ -24,6 +24,10 @@ JAVA: Final = "17 or newer"
 _PACKINGS: Final = frozenset({".gz", ".tgz", ".bz2", ".xz", ".zst"})
 PACKED: Final = 10
 """So many octets of logs are one of Parquet, or more."""
+ELSEWHERE: Final = frozenset(
+    {"HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT"}
+)
+"""What may make Spark take a plain path for one of another file system."""
 _INSTALL: Final = "pip install 'qpidd-py[spark]' (or make install EXTRAS=client,spark)"
 
 
@@ -49,8 +53,35 @@ def opened(options: argparse.Namespace, where: str = "") -> Iterator[Engine]:
         engine.close()
 
 
+@contextlib.contextmanager
+def reading(options: argparse.Namespace) -> Iterator[tuple[Engine, Callable[[], Engine]]]:
+    """What reads the logs, and what gives the engine for all that follows.  A Spark of this machine starts while DuckDB
+    reads: neither needs the other.  Raises UserError as `opened` does."""
+    if chosen(options) == SPARK:
+        _check_spark()
+    if chosen(options) != SPARK or not _is_of_this_disk(options) or _running():
+        with opened(options) as engine:
+            yield engine, lambda: engine
+        return
+    with ThreadPoolExecutor(1) as pool, contextlib.closing(_duckdb(options)) as reader:
+        starting = pool.submit(_spark, options)
+        try:
+            yield reader, starting.result
+        finally:
+            if starting.exception() is None:
+                starting.result().close()
+
+
+def _is_of_this_disk(options: argparse.Namespace) -> bool:
+    """True if a plain path is certainly one of this machine for Spark, too: nothing names another file system."""
+    places = [str(place) for place in (options.master or "local", options.work or "", *options.inputs)]
+    configured = any("hadoop" in name for name, _ in options.conf) or not ELSEWHERE.isdisjoint(os.environ)
+    return places[0].startswith("local") and not configured and not any("://" in place for place in places)
+
+
 def make(options: argparse.Namespace, where: str = "") -> Engine:
     if chosen(options, where) == SPARK:
+        _check_spark()
         return _spark(options)
     if options.master:
         raise UserError(f"--master {options.master}: {DUCKDB} runs on this machine only, expected --engine {SPARK}")
@@ -79,7 +110,37 @@ def _duckdb(options: argparse.Namespace) -> Engine:
     return DuckEngine(threads=options.threads or None, memory=memory)
 
 
+def _running() -> bool:
+    """Is there a session of this thread?"""
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession() is not None
+
+
 def _spark(options: argparse.Namespace) -> Engine:
+    from spark_jobs.engine import session
+    from spark_jobs.engine.spark import SparkEngine
+
+    running = _running()
+    master = options.master or f"local[{options.threads or '*'}]"
+    cores = options.threads or os.cpu_count() or 1
+    size = sum(map(_octets, getattr(options, "inputs", ())))
+    shuffle = session.shuffle_partitions(size // PACKED, cores) if master.startswith("local") else None
+    suited = session.suited(size, cores) if master.startswith("local") else {}
+    with tempfile.TemporaryFile() as said:
+        try:
+            begun = session.session(
+                master, shuffle, options.memory, {**suited, **dict(options.conf)},
+                errors=None if os.environ.get(DEBUG) else said,
+            )  # fmt: skip
+            return SparkEngine(begun, own=not running, threads=options.threads or None)
+        except Exception as error:
+            why = _said(said) or _first_line(str(error)) or type(error).__name__
+            raise UserError(f"Spark does not start at {master}: {why}") from error
+
+
+def _check_spark() -> None:
+    """Raises UserError for what is not installed."""
     from spark_jobs.engine import session
 
     if not _there("pyspark"):
@@ -88,54 +149,13 @@ def _spark(options: argparse.Namespace) -> Engine:
         raise UserError(f"DuckDB is not installed, which has the small tables of Spark: {_INSTALL}")
     if not session.submitted(os.environ) and not java(os.environ):
         raise UserError(f"Spark wants Java {JAVA}: no java in PATH or JAVA_HOME; install it, or use --engine {DUCKDB}")
-    from pyspark.sql import SparkSession
-
-    from spark_jobs.engine.spark import SparkEngine
-
-    running = SparkSession.getActiveSession() is not None
-    master = options.master or f"local[{options.threads or '*'}]"
-    cores = options.threads or os.cpu_count() or 1
-    size = sum(map(_octets, getattr(options, "inputs", ())))
-    shuffle = session.shuffle_partitions(size // PACKED, cores) if master.startswith("local") else None
-    with _java_says() as said:
-        try:
-            suited = session.suited(size) if master.startswith("local") else {}
-            begun = session.session(master, shuffle, options.memory, {**suited, **dict(options.conf)})
-            return SparkEngine(begun, own=not running, threads=options.threads or None)
-        except Exception as error:
-            why = said() or _first_line(str(error)) or type(error).__name__
-            raise UserError(f"Spark does not start at {master}: {why}") from error
-
-
-@contextlib.contextmanager
-def _java_says() -> Iterator[Callable[[], str]]:
-    """Redirects standard error of a JVM started here into a hidden file: warnings about modules and logging do not help
-    users.  Yields a function that returns its first error."""
-    if os.environ.get(DEBUG) or not _has_descriptor(sys.stderr):
-        yield lambda: ""
-        return
-    number = sys.stderr.fileno()
-    kept = os.dup(number)
-    with tempfile.TemporaryFile() as file:
-        os.dup2(file.fileno(), number)
-        try:
-            yield lambda: _said(file)
-        finally:
-            os.dup2(kept, number)
-            os.close(kept)
 
 
 def _said(file: BinaryIO) -> str:
+    """The first error of a JVM.  Its warnings about modules and logging do not help users."""
     file.seek(0)
     lines = file.read().decode(errors="replace").splitlines()
     return next((line.strip() for line in lines if "rror" in line or "xception" in line), "")
-
-
-def _has_descriptor(stream: TextIO) -> bool:
-    try:
-        return stream.fileno() == 2
-    except (OSError, ValueError):
-        return False
 
 
 def remote(engine: Engine) -> bool:

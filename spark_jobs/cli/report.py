@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,23 +47,23 @@ def _made(options: argparse.Namespace, out: Path) -> tuple[list[Row], list[Path]
     """Prints what could not be computed, and the files."""
     with common.progress(options.progress) as progress:
         progress.step(f"start {engines.chosen(options)}")
-        with engines.opened(options) as engine:
-            return _computed(engine, options, out, progress)
+        with engines.reading(options) as (reader, then):
+            return _computed(reader, then, options, out, progress)
 
 
 def _computed(
-    engine: Engine, options: argparse.Namespace, out: Path, progress: Line | Quiet
+    reader: Engine, then: Callable[[], Engine], options: argparse.Namespace, out: Path, progress: Line | Quiet
 ) -> tuple[list[Row], list[Path]]:
     from spark_jobs import pipeline  # not before it is known that the engine's packages are here
     from spark_jobs.report import files
     from spark_jobs.workspace import alone
 
-    workspace = common.workspace(options, engine)
+    workspace = common.workspace(options, reader)
     progress.expect((*pipeline.STEPS, STEP))
     with alone(workspace.place):
-        failures = pipeline.run(engine, workspace, options.inputs, common.settings(options), progress)
+        failures = pipeline.run(reader, workspace, options.inputs, common.settings(options), progress, then)
         progress.step(STEP)
-        return list(failures), files.write(engine, workspace, out, options.format, options.incident)
+        return list(failures), files.write(then(), workspace, out, options.format, options.incident)
 
 
 def _complain(failures: Iterable[Row]) -> None:

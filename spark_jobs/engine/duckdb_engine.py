@@ -27,7 +27,7 @@ _MACROS: Final = {
     "array_repeat(a, n)": "list_resize([a], n, a)",
     "explode(a)": "unnest(a)",
     "timestamp_micros(a)": "make_timestamp(a)",
-    "xxhash64(a)": "cast(hash(a) >> 1 as bigint)",
+    "xxhash64(a)": "cast(hash(a) >> 1 as bigint), (a, b) as cast(hash(a, b) >> 1 as bigint)",
 }
 """Functions of Spark.  Its hash is another one: no table has hashes of both."""
 _FOLDER: Final = "/cluster=([^/]*)/date=([^/]*)/[^/]*$"

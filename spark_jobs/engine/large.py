@@ -26,6 +26,7 @@ class Large:
         self._own = own
         self._views: set[str] = set()
         self._columns: dict[str, Any] = {}  # of tables that this engine wrote
+        self._loaded: dict[str, tuple[str, Any, list[Written]]] = {}  # view → path, columns, files
         self._disks = self.hadoop("/")[0].getScheme() == "file"
 
     @property
@@ -49,12 +50,16 @@ class Large:
         return bool(system.exists(place))
 
     def load(self, name: str, path: str, columns: str | None = None) -> None:
-        """Whose columns are known costs no job that looks for them."""
+        """Whose columns are known costs no job that looks for them; what has not changed since costs nothing."""
         if not self.exists(path):
             raise FileNotFoundError(f"{path}: no such table")
         known = columns or self._columns.get(path)
+        what = (path, known, self._tree(path) if self._here(path) is not None else [])
+        if what[2] and self._loaded.get(name) == what:
+            return
         reader = self.session.read if known is None else self.session.read.schema(known)
         self.named(name, reader.parquet(path))
+        self._loaded[name] = what
 
     def load_files(self, name: str, path: str, files: Sequence[str], columns: str) -> None:
         if not files:
@@ -247,6 +252,7 @@ class Large:
 
     def named(self, name: str, frame: Any) -> None:
         """A view of a frame."""
+        self._loaded.pop(name, None)
         frame.createOrReplaceTempView(name)
         self._views.add(name)
 

@@ -7,7 +7,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 from spark_jobs.engine import package
 
@@ -30,9 +30,15 @@ LOCAL: Final = {
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
 }
 """The collector costs a tenth less than G1 on two cores."""
-QUICK: Final = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
-"""For little data on this machine: what a JVM spends on compiling well it never earns back.  Measured with 1.1 million
-events: 58 CPU s in place of 86; with 11 million it is the other way round.
+QUICK: Final = {
+    "spark.driver.extraJavaOptions":
+        "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:NewRatio=1 -XX:InitialRAMPercentage=25",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.files.openCostInBytes": "65536",
+}  # fmt: skip
+"""For little data on this machine: what a JVM spends on compiling well, and on letting the heap grow, it never earns
+back.  Plans are few and partitions as many as cores, so that adapting them costs more than it saves; and one small file
+is work for all cores.
 No class data sharing: its archive of 185 MB saves 6 of 38 CPU s, but Java 17 ends with a fatal error if that is cut
 off, and does not start where it cannot be written."""
 LITTLE: Final = 600_000_000
@@ -61,9 +67,9 @@ def settings(master: str | None, shuffle: int | None, memory: str | None, option
     return {**chosen, **options}
 
 
-def suited(octets: int) -> Mapping[str, str]:
+def suited(octets: int, cores: int) -> Mapping[str, str]:
     """Settings of a local session for so many octets of logs."""
-    return QUICK if octets < LITTLE else {}
+    return {**QUICK, "spark.sql.shuffle.partitions": str(cores)} if octets < LITTLE else {}
 
 
 def shuffle_partitions(size: int, cores: int) -> int:
@@ -78,12 +84,13 @@ def session(
     memory: str | None = None,
     options: Mapping[str, str] | None = None,
     environ: MutableMapping[str, str] | None = None,
+    errors: BinaryIO | None = None,
 ) -> SparkSession:
     """The running session if there is one, else a new one.
 
     `master`: local[N], spark://HOST:PORT, yarn.  `memory` of the driver, as `4g`.  What spark-submit was told wins.
     Workers elsewhere get this package.  Those of spark:// run the Python that runs this, unless PYSPARK_PYTHON names
-    one: what `python3` is there lacks pyarrow more often than not.
+    one: what `python3` is there lacks pyarrow more often than not.  `errors`: where a JVM that starts here writes.
     """
     from pyspark.sql import SparkSession
 
@@ -98,14 +105,28 @@ def session(
         environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     if master is not None and master.startswith(("local", "spark://")):
         environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    wanted = settings(master, None if given else shuffle, memory, options or {})
+    wanted = {name: value for name, value in wanted.items() if name not in given}
+    if errors is not None:
+        _begin(wanted, errors)
     builder = SparkSession.builder.appName("failover-report")
-    for name, value in settings(master, None if given else shuffle, memory, options or {}).items():
-        builder = builder if name in given else builder.config(name, value)
+    for name, value in wanted.items():
+        builder = builder.config(name, value)
     found = (builder if master is None else builder.master(master)).getOrCreate()
     found.sparkContext.setLogLevel("ERROR")
     if master is not None and not master.startswith("local"):
         _send_package(found)
     return found
+
+
+def _begin(options: Mapping[str, str], errors: BinaryIO) -> None:
+    """The JVM, if there is none yet."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._gateway is None:
+        conf = SparkConf().setAll(list(options.items()))
+        SparkContext._ensure_initialized(gateway=launch_gateway(conf, {"stderr": errors}), conf=conf)
 
 
 def _told() -> dict[str, str]:

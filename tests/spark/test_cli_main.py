@@ -14,6 +14,7 @@ import pytest
 from spark_jobs.bundle import BundleError
 from spark_jobs.cli import engines, output, values
 from spark_jobs.cli.main import VERBS, guarded, make_parser
+from spark_jobs.engine.duckdb_engine import DuckEngine
 from tests.spark.cli_documents import Program, incident, phase, written
 
 ROOT = Path(__file__).parents[2]
@@ -219,6 +220,43 @@ def test_the_engine_is_chosen_by_what_there_is_to_do(
     os.truncate(tmp_path / "a.log", octets)
     options = make_parser().parse_args(["report", "-o", "out", str(tmp_path), *given])
     assert engines.chosen(options) == engine
+
+
+@pytest.mark.parametrize(
+    ("given", "variable", "apart"),
+    [
+        ([], "", True),
+        (["--master", "local[1]"], "", True),
+        (["--conf", "spark.executor.memory=4g"], "", True),
+        (["--conf", "spark.hadoop.fs.defaultFS=hdfs://host:9000"], "", False),
+        (["--master", "spark://host:7077"], "", False),
+        (["--work", "s3a://bucket/work"], "", False),
+        (["s3a://bucket/logs"], "", False),
+        ([], "HADOOP_CONF_DIR", False),
+        ([], "SPARK_HOME", False),
+    ],
+)
+def test_logs_are_read_while_spark_starts_if_both_mean_the_same_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: list[str], variable: str, apart: bool
+) -> None:
+    for name in engines.ELSEWHERE:
+        monkeypatch.delenv(name, raising=False)
+    if variable:
+        monkeypatch.setenv(variable, "/etc/hadoop")
+    asked: list[str] = []
+
+    def begun(name: str) -> DuckEngine:
+        asked.append(name)
+        return DuckEngine()
+
+    monkeypatch.setattr(engines, "_check_spark", lambda: None)
+    monkeypatch.setattr(engines, "_running", lambda: False)
+    monkeypatch.setattr(engines, "_spark", lambda options: begun("spark"))
+    monkeypatch.setattr(engines, "_duckdb", lambda options: begun("duckdb"))
+    options = make_parser().parse_args(["report", "-o", "out", "--engine", "spark", str(tmp_path), *given])
+    with engines.reading(options) as (reader, then):
+        assert (reader is not then()) is apart
+    assert sorted(asked) == (["duckdb", "spark"] if apart else ["spark"])
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from spark_jobs.cli import engines
+from spark_jobs.cli.errors import UserError
 from spark_jobs.engine.base import Engine
 from tests.spark.cli_documents import Program
 from tests.spark.truth import messages, nodes
@@ -97,6 +99,21 @@ def test_both_engines_give_the_same_octets(program: Program, lost: Path, spark: 
         for name in ("spark", "duckdb")
     }
     assert found["spark"] == found["duckdb"] and len(found["spark"]) >= 5
+
+
+def test_a_spark_that_does_not_start_is_told_after_the_reading(
+    program: Program, lost: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in engines.ELSEWHERE:
+        monkeypatch.delenv(name, raising=False)
+
+    def failed(options: object) -> Engine:
+        raise UserError("Spark does not start at local[*]: no room")
+
+    monkeypatch.setattr(engines, "_spark", failed)
+    monkeypatch.setattr(engines, "_running", lambda: False)
+    said = program("report", lost, "-o", tmp_path / "out", "--engine", "spark")
+    assert (said.code, said.err) == (2, "failover-report: Spark does not start at local[*]: no room\n")
 
 
 def test_json_for_programs(program: Program, lost: Path, tmp_path: Path) -> None:

@@ -72,6 +72,20 @@ def test_one_cluster_stays_here(spark: SparkEngine, tmp_path: Path) -> None:
     assert not spark.exists(Workspace(str(tmp_path)).path("scratch"))
 
 
+def test_few_rows_are_asked_for_once(spark: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each question may be a pass over all events: none is spent on counting."""
+    asked: list[str] = []
+    rows = SparkEngine.rows
+
+    def counted(self: SparkEngine, query: str, *limit: int) -> list[Any]:
+        asked.append(query)
+        return rows(self, query, *limit)
+
+    monkeypatch.setattr(SparkEngine, "rows", counted)
+    run(spark, tmp_path, ["a", "c"])
+    assert len([query for query in asked if "from given" in query]) == 2
+
+
 @both_engines
 def test_no_logs_at_all(engine: Engine, tmp_path: Path) -> None:
     assert run(engine, tmp_path, []) == ([], [])
