@@ -305,8 +305,8 @@ class ClientConnection:
             self.core.go_on()
 
     def _enter(self, command: Frame) -> None:
-        """Its virtual host is that of its connection.open.  Raises ConnectionException."""
-        name = self.handshake.virtual_host
+        """Its virtual host is that of its connection.open, or a tool's home.  Raises ConnectionException."""
+        name = self.client.access.host
         vhost = self.broker.vhosts.get(name)
         if vhost is None or not self.client.access.enters:
             text = f"access to vhost '{name}' refused for user '{self.user}'" if vhost else f"vhost {name} not found"
@@ -323,6 +323,8 @@ class ClientConnection:
         """Its rights are those of its user.  Raises ConnectionException if it may not connect from where it is."""
         broker, lines = self.broker, self.broker.coming_and_going
         host, certified = self.handshake.virtual_host, self.handshake.mechanism == EXTERNAL
+        if not host and self.client.admin:
+            host = broker.rights.home(self.user, certified)
         self.client.access = broker.rights.access(self.user, host, certified)
         self.acl = AclRights(broker.acl, self.user, self.peer, host, lines)
         self.client.acl = self.acl.access

@@ -169,6 +169,9 @@ class ConnectionCount:
         """Open ones of all users."""
         return self._channels.total()
 
+    def channels_of(self, user: str) -> int:
+        return self._channels[user]
+
     def channel_opens(self, connection: Counted) -> None:
         """Raises ConnectionException if it is one too many."""
         if connection.client.limited:

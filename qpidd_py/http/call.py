@@ -56,9 +56,9 @@ class Call:
         """Which virtual host a list is of, for a request: that of the path, or all."""
         return {"vhost": self.path.get("vhost")}
 
-    def rated(self, kind: str, objects: list[Json]) -> list[Json]:
+    def rated(self, kind: str, objects: list[Json], sight: str = "") -> list[Json]:
         """The same, with their rates; `kind` of `rates.GROUPS`."""
-        self.rates.add(kind, objects, self.now)
+        self.rates.add(kind, objects, self.now, sight)
         return objects
 
     @property

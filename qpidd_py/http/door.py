@@ -83,22 +83,18 @@ class Door:
             return [broker.request(method, arguments) for method, arguments in requests]
 
     def open(self) -> ManagementSocket:
-        """For several requests; in `/`, or, for a user that may not enter there, in the virtual host of the request."""
+        """For several requests; the broker chooses a virtual host that the user may enter."""
         with told():
-            try:
-                return ManagementSocket(self.target, Deadline(SECONDS))
-            except ConnectionClosed as error:
-                if error.code != ReplyCode.NOT_ALLOWED or self.vhost == self.target.vhost:
-                    raise
-                return ManagementSocket(self.target._replace(vhost=self.vhost), Deadline(SECONDS))
+            return ManagementSocket(self.target._replace(vhost=""), Deadline(SECONDS))
 
     def on_channel(self, work: Callable[[BlockingChannel], _T], vhost: str | None = None) -> _T:
         """What `work` does with a channel, in this virtual host or (None) that of the request."""
         login: Login = self.target.login
+        host = self.vhost if vhost is None else vhost
         parameters = pika.ConnectionParameters(
             self.target.host,
             self.target.port,
-            self.vhost if vhost is None else vhost,
+            host,
             credentials=pika.PlainCredentials(login.user, login.password),
             ssl_options=pika.SSLOptions(self.target.tls, self.target.host) if self.target.tls else None,
             socket_timeout=SECONDS,
@@ -106,12 +102,27 @@ class Door:
             stack_timeout=SECONDS,
         )
         with told():
-            connection = pika.BlockingConnection(parameters)
+            try:
+                connection = pika.BlockingConnection(parameters)
+            except pika.exceptions.ProbableAccessDeniedError:
+                self._check_seen(host)
+                raise
             try:
                 return work(connection.channel())
             finally:
                 if connection.is_open:
                     connection.close()
+
+    def _check_seen(self, host: str) -> None:
+        """Raises Problem: who does not see a virtual host is told the same of one that is there and one that is not."""
+        try:
+            with self.open() as broker:
+                broker.request("queue.count", {"vhost": host})
+        except RequestRefused as error:
+            if error.code != ReplyCode.ACCESS_REFUSED:
+                raise
+            reason = f"access to vhost {host[:64]!r} refused for user {self.target.login.user[:64]!r}"
+            raise _judged(not_authorised(reason)) from None
 
 
 @contextmanager

@@ -26,7 +26,7 @@ def _info(call: Call) -> Json:
 
 
 def _cluster_name(call: Call) -> Json:
-    return {"name": _info(call)["name"]}
+    return {"name": call.door.ask("broker.overview")["name"]}
 
 
 def _nodes(call: Call) -> Any:
@@ -194,7 +194,7 @@ NODE_ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", _NODE, _node),
     ("GET", f"{_NODE}/memory", _memory),
     ("GET", f"{_NODE}/memory/relative", _relative_memory),
-    ("GET", "/api/extensions", lambda call: _info(call) and []),
+    ("GET", "/api/extensions", lambda call: call.door.ask("broker.overview") and []),
     ("GET", "/api/feature-flags", lambda call: _info(call) and []),
     ("GET", "/api/global-parameters", _global_parameters),
     ("GET", "/api/global-parameters/{name}", _global_parameter),

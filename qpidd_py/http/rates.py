@@ -50,10 +50,12 @@ class Rates:
         self._seen: OrderedDict[Hashable, _Seen] = OrderedDict()
         self._lock = threading.Lock()
 
-    def add(self, kind: str, objects: Sequence[Json], now: float) -> None:
-        """Puts its rates into each object, which has a name, or is the only one of its kind."""
+    def add(self, kind: str, objects: Sequence[Json], now: float, sight: str = "") -> None:
+        """Puts its rates into each object, which has a name, or is the only one of its kind and `sight`: numbers that
+        are not the same for everybody."""
         for each in objects:
-            put(kind, each, self.of((kind, each.get("vhost"), each.get("name")), counts_of(kind, each), now))
+            key = (kind, sight, each.get("vhost"), each.get("name"))
+            put(kind, each, self.of(key, counts_of(kind, each), now))
 
     def of(self, key: Hashable, counts: Counts, now: float) -> list[float]:
         """Those of one object."""

@@ -25,8 +25,8 @@ TEST_QUEUE: Final = "aliveness-test"
 
 def _with_node(call: Call, method: str, **arguments: Any) -> tuple[Any, str]:
     """A list, and the name of the broker whose it is."""
-    info, items = call.door.ask_all([("broker.info", {}), (method, arguments)])
-    return items, str(info["name"])
+    overview, items = call.door.ask_all([("broker.overview", {}), (method, arguments)])
+    return items, str(overview["name"])
 
 
 def _queues(call: Call) -> Any:
@@ -125,8 +125,8 @@ def _consumers(call: Call) -> Any:
 
 
 def _overview(call: Call) -> Json:
-    found = views.overview(*call.door.ask_all([("broker.info", {}), ("queue.totals", {})]))
-    return call.rated("overview", [found])[0]
+    known, sums = call.door.ask_all([("broker.overview", {}), ("queue.totals", {})])
+    return call.rated("overview", [views.overview(known, sums)], known["sight"])[0]
 
 
 # ---- changes

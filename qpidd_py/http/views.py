@@ -149,7 +149,7 @@ def consumer(item: Mapping[str, Any]) -> Json:
 
 
 def overview(info: Mapping[str, Any], sums: Mapping[str, Any]) -> Json:
-    """Of `broker.info` and `queue.totals`."""
+    """Of `broker.overview` and `queue.totals`.  The former counts no messages for who sees a part only."""
     totals = {"messages": "messages", "messages_ready": "ready", "messages_unacknowledged": "unacked"}
     return {
         "management_version": API,
@@ -168,7 +168,10 @@ def overview(info: Mapping[str, Any], sums: Mapping[str, Any]) -> Json:
             "consumers": sums["consumers"],
         },
         "queue_totals": {name: sums[field] for name, field in totals.items()},
-        "message_stats": {"publish": info["published"], "deliver_get": info["delivered"]},
+        "message_stats": {
+            "publish": info.get("published", sums["enqueued"]),
+            "deliver_get": info.get("delivered", sums["dequeued"]),
+        },
     }
 
 

@@ -4,10 +4,11 @@
     queue.census  {history="", after=0, known=0}
                                             in parts: {"named": JSON of [[number, virtual host, name, flags, arguments,
                                             what the policies do]], "rows": those of `core/census.pyx`, in base64}, at
-                                            the end {"history", "last", "total", "numbers"}.  Texts, since a part is
-                                            encoded twice (`model._in_parts`)
+                                            the end {"history", "sight", "last", "total", "numbers"}.  Texts, since a
+                                            part is encoded twice (`model._in_parts`)
 
 `after` and `history` are `last` and `history` of the answer before; where the history is another one, all are told.
+It ends with `sight`, the mark of the virtual hosts that are looked at (`sight.py`): rights that change begin another.
 Named are those that are new, or have another policy.  `numbers`, those of all queues in base64, is there if queues have
 gone, which is seen by how many are `known`.
 
@@ -30,7 +31,8 @@ from qpidd_py.core.census import Told, look
 from qpidd_py.management.events import number_of
 from qpidd_py.management.hosts import hosts_of
 from qpidd_py.management.request import Json, text
-from qpidd_py.management.shown import show_policies, to_json
+from qpidd_py.management.shown import show_queue_policies, to_json
+from qpidd_py.management.sight import Sight, sight_of
 
 LOOKS: Final = 500
 """Queues that are looked at in a slice."""
@@ -54,7 +56,9 @@ class Census:
 
     def _census(self, arguments: Json) -> Iterator[Json | None]:
         """None ends a slice."""
-        goes_on = text(arguments, "history", "") == self._history
+        mark = self._mark(arguments)
+        history = f"{self._history}-{mark}"
+        goes_on = text(arguments, "history", "") == history
         after, known = (int(number_of(arguments, name, 0, 0, 1 << 62)) for name in ("after", "known"))
         if not goes_on:
             after = known = 0
@@ -71,11 +75,17 @@ class Census:
             yield None
         gone = goes_on and known != len(queues)
         yield {
-            "history": self._history,
+            "history": history,
+            "sight": mark,
             "last": self._looks if self._looks == first + own else first,
             "total": len(queues),
             "numbers": b64encode(numbers).decode() if gone else None,
         }
+
+    def _mark(self, arguments: Json) -> str:
+        """Of one virtual host, or of all that the asker sees."""
+        host = arguments.get("vhost")
+        return sight_of(arguments).mark if host is None else Sight(frozenset((str(host),))).mark
 
     def _part(self, queues: list[DeclaredQueue], after: int) -> tuple[Json | None, int, bytearray]:
         """What is told of these, how many are named, and their numbers."""
@@ -83,21 +93,19 @@ class Census:
         numbers, rows = look(told, self._looks, after)
         if not rows:
             return None, 0, numbers
-        paged = self._broker.configurations.common.paged
-        named = [_named(queue, paged) for queue, each in zip(queues, told, strict=True) if each.born > after]
+        named = [self._named(queue) for queue, each in zip(queues, told, strict=True) if each.born > after]
         return (
             {"named": json.dumps(named, separators=(",", ":")), "rows": b64encode(rows).decode()},
             len(named),
             numbers,
         )
 
+    def _named(self, queue: DeclaredQueue) -> list[Any]:
+        flags = DURABLE * queue.durable | EXCLUSIVE * queue.exclusive | AUTO_DELETE * queue.auto_delete
+        policies = show_queue_policies(queue, self._broker)
+        return [queue.core.number, queue.host, queue.name, flags, to_json(queue.arguments), policies]
+
 
 def _tell(queue: DeclaredQueue) -> Told:
     found = queue.told = Told(queue.core)
     return found
-
-
-def _named(queue: DeclaredQueue, paged: bool) -> list[Any]:
-    flags = DURABLE * queue.durable | EXCLUSIVE * queue.exclusive | AUTO_DELETE * queue.auto_delete
-    policies = show_policies(queue, paged)
-    return [queue.core.number, queue.host, queue.name, flags, to_json(queue.arguments), policies]

@@ -6,7 +6,7 @@ vhost.delete   {name}      with all that is in it; its connections are closed.  
 
 A request about a queue, an exchange, a permission or a policy is about the virtual host `vhost`, or that of the
 connection that asks.  In a list of queues, exchanges, bindings or consumers null stands for all of them; other lists
-have all, unless one is named.
+have all, unless one is named.  All are those that the asker sees (`sight.py`).
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -19,6 +19,7 @@ from qpidd_py.broker.settings import Key
 from qpidd_py.broker.vhost import VHost
 from qpidd_py.management.request import Json, NotFound, NotPrimary, RequestError, text
 from qpidd_py.management.settings import Change, List, SettingRequests
+from qpidd_py.management.sight import sight_of
 from qpidd_py.security.entries import HOST
 
 _OBJECTS: Final = frozenset(("queue", "exchange", "binding", "subscription", "route"))
@@ -37,11 +38,10 @@ def completed(method: str, arguments: Json, host: str) -> Json:
 
 
 def of_host(broker: Broker, arguments: Json, items: Iterator[Json]) -> Iterator[Json]:
-    """Those of the virtual host that is named, if one is.  Raises NotFound."""
-    if arguments.get("vhost") is None:
-        return items
-    name = host_of(broker, arguments).name
-    return (item for item in items if item.get("vhost") == name)
+    """Those that are seen, of the virtual host that is named, if one is.  Raises NotFound."""
+    sight, name = sight_of(arguments), None if arguments.get("vhost") is None else host_of(broker, arguments).name
+    seen = (item for item in items if sight.sees(item.get("vhost"), item.get("user")))
+    return seen if name is None else (item for item in seen if item.get("vhost") == name)
 
 
 def host_of(broker: Broker, arguments: Json) -> VHost:
@@ -55,9 +55,13 @@ def host_of(broker: Broker, arguments: Json) -> VHost:
 
 def hosts_of(broker: Broker, arguments: Json) -> list[VHost]:
     """For a list.  Raises NotFound and RequestError."""
-    if arguments.get("vhost", HOST) is None:
-        return [found for name in broker.vhosts.names if (found := broker.vhosts.get(name)) is not None]
-    return [host_of(broker, arguments)]
+    return hosts_seen(broker, arguments) if arguments.get("vhost", HOST) is None else [host_of(broker, arguments)]
+
+
+def hosts_seen(broker: Broker, arguments: Json) -> list[VHost]:
+    """All that the request shows."""
+    names = filter(sight_of(arguments).sees, broker.vhosts.names)
+    return [found for name in names if (found := broker.vhosts.get(name)) is not None]
 
 
 class HostRequests(SettingRequests):
@@ -72,7 +76,7 @@ class HostRequests(SettingRequests):
 
     def _list(self, arguments: Json) -> Listed:
         found = []
-        for vhost in sorted(hosts_of(self.broker, {"vhost": None}), key=lambda each: each.name):
+        for vhost in sorted(hosts_seen(self.broker, arguments), key=lambda each: each.name):
             queues, messages = list(vhost.queues.values()), 0
             for start in range(0, len(queues), LOOKS):
                 messages += sum(each.core.ready + each.core.unacked for each in queues[start : start + LOOKS])

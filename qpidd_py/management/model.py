@@ -7,7 +7,8 @@ A long list is answered in parts, in turns of their own: `{"ok": true, "result":
 without `more`.
 
     broker.options {}                       the options in force, secrets hidden
-    broker.info   {}                        name, version, counters, positions of the log, why publishers are blocked
+    broker.overview {}                      name, version, how many queues and others there are; `sight`: see `sight`
+    broker.info   {}                        the same with counters, positions of the log, why publishers are blocked
     queue.list    {}                        one object per queue; lists are sorted while they are short (SORTED)
     queue.page, queue.info, queue.totals, session.page    see `pages`
     queue.count, queue.census               see `census`
@@ -51,7 +52,7 @@ from qpidd_py.management.census import Census
 from qpidd_py.management.changes import Changes
 from qpidd_py.management.events import METHOD as EVENTS
 from qpidd_py.management.events import EventRequests
-from qpidd_py.management.hosts import HostRequests, completed, host_of, hosts_of, of_host
+from qpidd_py.management.hosts import HostRequests, completed, host_of, hosts_of, hosts_seen, of_host
 from qpidd_py.management.limits import LimitRequests
 from qpidd_py.management.pages import Pages
 from qpidd_py.management.parameters import ParameterRequests
@@ -72,6 +73,7 @@ from qpidd_py.management.shown import (
     show_queue,
     show_whole,
 )
+from qpidd_py.management.sight import SIGHT, sight_of
 from qpidd_py.management.turns import Defer, Slices
 from qpidd_py.management.users import UserRequests
 from qpidd_py.security.entries import HOST
@@ -105,6 +107,7 @@ class Management:
         routes = RouteRequests(broker, parameters)
         self._methods: Mapping[str, Callable[[Json], Any]] = {
             "broker.info": self._broker_info,
+            "broker.overview": self._overview,
             "broker.options": lambda _: self.broker.options(),
             **census.methods,
             **parameters.methods,
@@ -136,10 +139,12 @@ class Management:
         Never raises because of the request's content.  `asker` may see what is exclusive to it, a courier all."""
         arguments = completed(method, arguments, asker.vhost.name if asker is not None else HOST)
         try:
-            check_request(asker, method, arguments)
+            sight = check_request(asker, method, arguments)
             if method.startswith("ha."):
                 self._ha_request(method, arguments, reply, asker.user if asker is not None else "")
-            elif method in self._objects:
+                return
+            arguments = {**arguments, SIGHT: sight}
+            if method in self._objects:
                 yield from _in_parts(self._objects[method](arguments), reply)
             elif method in self._lists:
                 yield from _in_parts(of_host(self.broker, arguments, self._lists[method]()), reply)
@@ -192,29 +197,37 @@ class Management:
 
     # ---- the methods
 
-    def _broker_info(self, _: Json) -> Json:
-        engine = self.broker.engine
+    def _overview(self, arguments: Json) -> Json:
+        """Of what the asker sees."""
+        sight, hosts, engine = sight_of(arguments), hosts_seen(self.broker, arguments), self.broker.engine
+        count, everything = self.broker.connection_count, sight.hosts is None
         return {
             "name": self.broker.name,
             "product": self.broker.server_properties.get("product", ""),
             "version": self.version,
-            "pid": os.getpid(),
             "backup": self.broker.passive,
+            "queues": sum(len(vhost.queues) for vhost in hosts),
+            "exchanges": sum(len(vhost.exchanges) for vhost in hosts),
+            "sessions": len(self.broker.connections) if everything else count.of_user(sight.user),
+            "channels": count.channels if everything else count.channels_of(sight.user),
+            "sight": sight.mark,
+            **({"published": engine.published, "delivered": engine.delivered} if everything else {}),
+        }
+
+    def _broker_info(self, arguments: Json) -> Json:
+        engine = self.broker.engine
+        return {
+            **self._overview(arguments),
+            "pid": os.getpid(),
             "ha": self.broker.hooks is not None,
             "clustered": self.broker.vhosts.rules.clustered,
             "epoch": engine.epoch,
             "position": engine.position,
             "safe": engine.safe,
-            "published": engine.published,
-            "delivered": engine.delivered,
             "waiting_confirms": engine.waiting_confirms,
             "blocked": self.broker.blocked,
             "alarms": self.broker.alarms,
             **{name: figure() for name, figure in self.broker.figures.items()},
-            "queues": self.broker.configurations.common.queues,
-            "exchanges": sum(len(vhost.exchanges) for vhost in self.broker.vhosts),
-            "sessions": len(self.broker.connections),
-            "channels": self.broker.connection_count.channels,
         }
 
     def _reload_acl(self) -> Generator[None, None, Json]:
@@ -229,10 +242,8 @@ class Management:
 
     def _queue_list(self, arguments: Json) -> Iterator[Json]:
         queues = [queue for vhost in hosts_of(self.broker, arguments) for queue in vhost.queues.values()]
-        return (
-            show_queue(queue, self.broker.configurations.common.paged)
-            for queue in _sorted(queues, lambda each: (each.host, each.name))
-        )
+        found = _sorted(queues, lambda each: (each.host, each.name))
+        return (show_queue(queue, self.broker) for queue in found)
 
     def _queue_peek(self, arguments: Json, asker: ClientConnection | None) -> Generator[Reading, None, list[Json]]:
         name, limit = arguments.get("queue"), arguments.get("limit", 10)
@@ -255,7 +266,7 @@ class Management:
         if not isinstance(number, int) or isinstance(number, bool):
             raise RequestError(f"number {str(number)[:SHOWN]!r}, wanted that of a connection")
         found = next((each for each in self.broker.connections if each.number == number), None)
-        if found is None or found.link is not None:
+        if found is None or found.link is not None or not sight_of(arguments).sees(found.vhost.name, found.user):
             raise NotFound(f"no client has connection {str(number)[:SHOWN]}")
         if not administers(asker) and (asker is None or asker.user != found.user):
             raise RequestError(f"connection {number} is of another user, {found.user[:SHOWN]!r}")
@@ -289,8 +300,9 @@ class Management:
 
     def _subscription_list(self, arguments: Json) -> Iterator[Json]:
         """Consumers of a connection that has ended meanwhile are left out."""
-        hosts = hosts_of(self.broker, arguments)
-        connections = (each for each in self.broker.connections if each.vhost in hosts)
+        hosts, seen = hosts_of(self.broker, arguments), sight_of(arguments).sees
+        connections = [each for each in self.broker.connections if each.vhost in hosts]
+        connections = [each for each in connections if seen(each.vhost.name, each.user)]
         for connection in _sorted(connections, lambda each: each.number):
             cores = [channel.core for channel in connection.channels.values()]
             consumers = [consumer for core in cores for consumer in core.consumers.values()]

@@ -5,7 +5,7 @@ how many there are to show.
                                             queues whose names contain `name`, in this order -> {"queues": [as in
                                             `queue.list`], "matched": number, "total": number}
     queue.info    {queue}                   one of `queue.list`
-    queue.totals  {}                        sums over all queues, of all virtual hosts
+    queue.totals  {}                        sums over all queues, of all virtual hosts that the asker sees
     session.page  {offset=0, limit=100, name=""}
                                             connections of clients whose peer or user contains `name`, by number ->
                                             {"sessions": [as in `session.list`], "matched": number, "total": number}
@@ -23,6 +23,7 @@ from qpidd_py.broker.queue import DeclaredQueue
 from qpidd_py.management.hosts import host_of, hosts_of
 from qpidd_py.management.request import Json, NotFound, RequestError, flag, text
 from qpidd_py.management.shown import show_connection, show_queue
+from qpidd_py.management.sight import sight_of
 
 DEEPEST: Final = 10_000
 """Objects that are put into order, at most."""
@@ -39,7 +40,7 @@ SORTS: Final[Mapping[str, Callable[[DeclaredQueue], int]]] = {
     "enqueued": lambda queue: queue.core.enqueued,
     "dequeued": lambda queue: queue.core.dequeued,
 }
-_SUMS: Final = ("messages", "ready", "unacked", "bytes", "ready_bytes", "consumers")
+_SUMS: Final = ("messages", "ready", "unacked", "bytes", "ready_bytes", "consumers", "enqueued", "dequeued")
 Answer = Generator[None, None, Json]
 T = TypeVar("T")
 
@@ -67,11 +68,7 @@ class Pages:
         found, matched = yield from _picked(
             queues, lambda each: name in each.name.lower(), lambda each: (sign * key(each), each.name), pick, last
         )
-        shown = [
-            show_queue(queue, self._broker.configurations.common.paged)
-            for queue in found[first:]
-            if not queue.core.deleted
-        ]
+        shown = [show_queue(queue, self._broker) for queue in found[first:] if not queue.core.deleted]
         return {"queues": shown, "matched": matched, "total": len(queues)}
 
     def _queues(self, arguments: Json) -> list[DeclaredQueue]:
@@ -82,10 +79,10 @@ class Pages:
         queue = host_of(self._broker, arguments).queues.get(name := text(arguments, "queue"))
         if queue is None:
             raise NotFound(f"no queue {name[:64]!r}")
-        return show_queue(queue, self._broker.configurations.common.paged)
+        return show_queue(queue, self._broker)
 
     def _totals(self, arguments: Json) -> Answer:
-        queues, sums = self._queues({"vhost": None}), dict.fromkeys(_SUMS, 0)
+        queues, sums = self._queues({**arguments, "vhost": None}), dict.fromkeys(_SUMS, 0)
         for start in range(0, len(queues), LOOKS):
             some = queues[start : start + LOOKS]
             for name in _SUMS:
@@ -96,7 +93,8 @@ class Pages:
     def _sessions(self, arguments: Json) -> Answer:
         first, last = _bounds(arguments)
         name = text(arguments, "name", "").lower()
-        clients = [each for each in self._connections if each.link is None]
+        seen = sight_of(arguments).sees
+        clients = [each for each in self._connections if each.link is None and seen(each.vhost.name, each.user)]
         found, matched = yield from _picked(
             clients,
             lambda each: name in each.peer.lower() or name in each.user.lower(),

@@ -1,21 +1,25 @@
-"""Which user may make which request: one table.                                                               Pure.
+"""Which user may make which request, and what it is shown: one table (`RIGHTS`).                                 Pure.
 
 | request | needs |
 | --- | --- |
-| lists, `event.list`, `broker.info`, `ha.status`, `ha.query` | the tag monitoring |
+| `user.self` | nothing |
+| lists, `broker.overview`, `queue.*` that show numbers | the tag management |
+| `broker.info`, `event.list`, `shovel.list`, `route.bindings`, `route.changes` | the tag monitoring |
+| `acl.show`, `ha.status`, `ha.query` | the same |
 | `queue.peek`, `queue.purge`, `queue.bindings` | to read the queue |
 | `route.paths` | to read the exchange |
 | `queue.move` | to read the source, and to write the target |
 | `queue.delete` | to configure the queue |
 | `session.close` | to be its user, or to administer |
-| `user.self` | nothing |
 | `policy.*`, `parameter.*`, `shovel.restart` | the tag policymaker or administrator; operator policies: administrator |
 | `parameter.set` | besides: to read, write and make what a shovel reads, writes and makes in this cluster |
 | | each in the virtual host of that end; to read the exchange whose bindings it follows |
-| `user.*`, `permission.*`, `topic.*`, `limit.*`, `vhost.add`, `vhost.delete` | to administer |
-| `acl.show` | the tag monitoring |
-| `acl.reload` | to administer |
-| other requests `ha.*` | the tag administrator; the HA module asks for more |
+| `user.*`, `permission.*`, `topic.*`, `limit.*`, `vhost.add`, `vhost.delete`, `acl.reload` | to administer |
+| other requests | the tag administrator; the HA module asks for more |
+
+Who has one of the tags has the tag management, and an administrator has all tags.  Who has not the tag monitoring sees
+what is its own (`sight`), and may ask about a virtual host that it may enter: all others are answered as one that is
+not there.
 
 A user administers who has the tag administrator in the settings, or is of ha-username; where there is no ha-username,
 all users administer that may do everything.  Who may do everything has all tags.
@@ -26,7 +30,7 @@ With an ACL file its rules have to allow a request, too:
 
 | request | looked up |
 | --- | --- |
-| lists, `*.info`, `acl.show`, `ha.status`, `ha.query` | access query schemaclass=queue ... (the first word) |
+| what needs the tag management or monitoring, lists | access query schemaclass=queue ... (the first word) |
 | `queue.peek`, `queue.purge`, `queue.delete` | consume queue, purge queue, delete queue |
 | `queue.move` | move queue queuename=TARGET, or reroute queue exchangename=EXCHANGE |
 | `user.self` | nothing |
@@ -49,10 +53,11 @@ from qpidd_py.broker.permissions import Permissions
 from qpidd_py.broker.vhost import VHost
 from qpidd_py.errors import AmqpError
 from qpidd_py.management.request import Forbidden, Json
+from qpidd_py.management.sight import ALL, Sight
 from qpidd_py.security.acl import words
 from qpidd_py.security.acl.rules import Lookup
 from qpidd_py.security.acl.topics import EVERY_KEY, Pattern
-from qpidd_py.security.entries import ADMINISTRATOR, CONFIGURE, MONITORING, POLICYMAKER, READ, WRITE
+from qpidd_py.security.entries import ADMINISTRATOR, CONFIGURE, MANAGEMENT, MONITORING, POLICYMAKER, READ, WRITE
 from qpidd_py.security.rights import Access
 
 Asker = ClientConnection | None
@@ -67,10 +72,14 @@ def administers(asker: Asker) -> bool:
     return asker is None or asker.client.administers
 
 
-def check_request(asker: Asker, method: str, arguments: Json) -> None:
-    """Raises Forbidden.  What is missing or wrong in the arguments is left to the request itself."""
-    if method == "user.self" or asker is None:
-        return
+def check_request(asker: Asker, method: str, arguments: Json) -> Sight:
+    """What the request shows.  Raises Forbidden.  What is missing or wrong in the arguments is left to the request
+    itself."""
+    if asker is None:
+        return ALL
+    sight = sight_of_asker(asker)
+    if RIGHTS.get(method) == NOTHING:
+        return sight
     _check_permissions(asker, method, arguments)
     if method == "parameter.set":
         _check_shovel(asker, arguments.get("value"))
@@ -78,6 +87,14 @@ def check_request(asker: Asker, method: str, arguments: Json) -> None:
     if refused is not None:
         log_refusal(asker.broker.coming_and_going, asker.user, asker.peer, refused, Forbidden.code)
         raise Forbidden(f"{method[:SHOWN]}: {refused.text}")
+    return sight
+
+
+def sight_of_asker(asker: ClientConnection) -> Sight:
+    access = asker.client.access
+    if access.everything or access.has(MONITORING):
+        return ALL
+    return Sight(asker.broker.rights.entered(asker.user, access.certified), asker.user)
 
 
 def access_of(asker: ClientConnection, arguments: Json) -> Access:
@@ -103,7 +120,7 @@ def _lookups(asker: ClientConnection, method: str, arguments: Json) -> Iterator[
         to = {"queuename": names["target"]} if names["target"] else {"exchangename": names["exchange"]}
         action = words.MOVE if names["target"] else words.REROUTE
         yield Lookup((action, words.QUEUE), {words.NAME: names["source"], **to})
-    elif method in _SHOWN or verb == "list":
+    elif RIGHTS.get(method) in (MANAGEMENT, MONITORING) or verb == "list":
         named = {words.NAME: names["queue"]} if method == "queue.info" else {}
         yield Lookup((words.ACCESS, words.QUERY), {**named, words.CLASS: group})
     else:
@@ -133,25 +150,36 @@ def _of_shovel(asker: ClientConnection, value: Any) -> Iterator[Lookup]:
 
 
 def _check_permissions(asker: ClientConnection, method: str, arguments: Json) -> None:
-    administers_only = method in (RELOAD, "vhost.add", "vhost.delete")
-    if method.partition(".")[0] in ("user", "permission", "topic", "limit") or administers_only:
+    needs = RIGHTS.get(method, ADMINISTRATOR)
+    if needs == ADMINISTERS:
         if not administers(asker):
             raise Forbidden(f"{method}: user {_name(asker)!r} is no administrator")
         return
     access = access_of(asker, arguments)
     if access.everything:
         return
-    if method.startswith(("policy.", "parameter.")) or method == "shovel.restart":
+    if isinstance(needs, Mapping):
+        _check_names(asker, access, method, needs, arguments)
+    elif needs == POLICYMAKER:
         _check_policies(asker, access, method, arguments)
-        return
-    needs = _NEEDS.get(method, {})
+    elif needs != OWN and not access.has(needs):
+        raise Forbidden(f"{method[:SHOWN]}: user {_name(asker)!r} has no tag {needs}")
+    if not access.enters and not access.has(MONITORING):
+        raise _outside(asker, access, method)
+
+
+def _check_names(
+    asker: ClientConnection, access: Access, method: str, needs: Mapping[str, str], arguments: Json
+) -> None:
     for name, permission in needs.items():
         wanted = arguments.get(name)
         if isinstance(wanted, str) and wanted and not access.may(permission, wanted):
             raise Forbidden(f"{method}: {permission} access to {name} {wanted!r} refused for user {_name(asker)!r}")
-    tag = MONITORING if method in _SHOWN else ADMINISTRATOR
-    if not needs and method != "session.close" and not access.has(tag):
-        raise Forbidden(f"{method}: user {_name(asker)!r} has no tag {tag}")
+
+
+def _outside(asker: ClientConnection, access: Access, method: str) -> Forbidden:
+    """The virtual host may be there, or not."""
+    return Forbidden(f"{method[:SHOWN]}: access to vhost {access.host[:SHOWN]!r} refused for user {_name(asker)!r}")
 
 
 def _check_policies(asker: ClientConnection, access: Access, method: str, arguments: Json) -> None:
@@ -159,7 +187,7 @@ def _check_policies(asker: ClientConnection, access: Access, method: str, argume
     if not any(access.has(tag) for tag in wanted):
         raise Forbidden(f"{method}: user {_name(asker)!r} has no tag {' or '.join(reversed(wanted))}")
     if not access.enters and not method.endswith(".list"):
-        raise Forbidden(f"{method}: access to vhost {access.host[:SHOWN]!r} refused for user {_name(asker)!r}")
+        raise _outside(asker, access, method)
 
 
 def _check_shovel(asker: ClientConnection, value: Any) -> None:
@@ -241,31 +269,6 @@ _ACTIONS: Final = {
     "queue.purge": words.PURGE,
     "queue.delete": words.DELETE,
 }
-_SHOWN: Final = frozenset(
-    (
-        "broker.info",
-        "queue.list",
-        "queue.page",
-        "queue.info",
-        "queue.totals",
-        "queue.count",
-        "queue.census",
-        "exchange.list",
-        "binding.list",
-        "session.list",
-        "session.page",
-        "channel.list",
-        "subscription.list",
-        "event.list",
-        "shovel.list",
-        "vhost.list",
-        "route.bindings",
-        "route.changes",
-        SHOW,
-        "ha.status",
-        "ha.query",
-    )
-)
 _ENDS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     "src-uri": {"src-queue": (READ, ""), "src-exchange": (READ, ""), "src-exchange-queue": (READ, "")},
     "dest-uri": {"dest-queue": (WRITE, DEFAULT), "dest-exchange": (WRITE, "")},
@@ -273,7 +276,26 @@ _ENDS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
 """Of a shovel: what it needs, and of which name, if it is not the value."""
 _TOPICS: Final = (("src-uri", "src-exchange", READ, ""), ("dest-uri", "dest-exchange", WRITE, None))
 """Its exchanges, whose keys are looked at, and the key where none is given; None: any."""
-_NEEDS: Final[Mapping[str, Mapping[str, str]]] = {
+NOTHING: Final = "nothing"
+OWN: Final = "own"
+"""The request itself looks at whose it is."""
+ADMINISTERS: Final = "administers"
+_METHODS: Final[Mapping[str, str]] = {
+    NOTHING: "user.self",
+    OWN: "session.close",
+    MANAGEMENT: """
+        broker.overview queue.list queue.page queue.info queue.totals queue.count queue.census exchange.list
+        binding.list session.list session.page channel.list subscription.list vhost.list""",
+    MONITORING: f"""
+        broker.info event.list shovel.list route.bindings route.changes {SHOW} ha.status ha.query""",
+    POLICYMAKER: """
+        policy.list policy.set policy.clear parameter.list parameter.set parameter.clear shovel.restart""",
+    ADMINISTERS: f"""
+        user.list user.export user.put user.delete permission.list permission.set permission.clear topic.list topic.set
+        topic.clear limit.list limit.set limit.clear vhost.add vhost.delete {RELOAD}""",
+}
+RIGHTS: Final[Mapping[str, str | Mapping[str, str]]] = {
+    **{method: needs for needs, methods in _METHODS.items() for method in methods.split()},
     "queue.peek": {"queue": READ},
     "queue.purge": {"queue": READ},
     "queue.bindings": {"queue": READ},
@@ -281,3 +303,4 @@ _NEEDS: Final[Mapping[str, Mapping[str, str]]] = {
     "queue.move": {"source": READ, "target": WRITE, "exchange": WRITE},
     "queue.delete": {"queue": CONFIGURE},
 }
+"""What a request needs: a tag, or permissions for the names in these arguments.  Others need the tag administrator."""

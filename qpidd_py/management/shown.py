@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from qpidd_py.amqp.codec import decode_properties
 from qpidd_py.broker.arguments import QUEUE_MODE
+from qpidd_py.broker.broker import Broker
 from qpidd_py.broker.client_channel import ClientChannel
 from qpidd_py.broker.client_connection import ClientConnection
 from qpidd_py.broker.exchange import Binding, Exchange
@@ -24,8 +25,7 @@ PEEK_BODY: Final = 64 << 10
 """Octets of a body that are shown; the rest is cut off and `cut` says so."""
 
 
-def show_queue(queue: DeclaredQueue, paged: bool) -> Json:
-    """`paged`: can messages leave memory here?"""
+def show_queue(queue: DeclaredQueue, broker: Broker) -> Json:
     core = queue.core
     return {
         "name": queue.name,
@@ -46,16 +46,19 @@ def show_queue(queue: DeclaredQueue, paged: bool) -> Json:
         "alert": core.watch is not None and core.watch.alerting,
         **_show_window(queue),
         "arguments": to_json(queue.arguments),
-        **show_policies(queue, paged),
+        **show_queue_policies(queue, broker),
     }
 
 
-def show_policies(thing: DeclaredQueue | Exchange, paged: bool) -> Json:
+def show_queue_policies(queue: DeclaredQueue, broker: Broker) -> Json:
+    stays = queue.lazy and not broker.configurations.common.paged
+    return _show_policies(queue, {QUEUE_MODE: _NO_FILE} if stays else {})
+
+
+def _show_policies(thing: DeclaredQueue | Exchange, lacking: Mapping[str, str]) -> Json:
     """Which count, what they have changed, and what is not in force, with the reason."""
     effect, lies_out = thing.effect, lies_outside(thing) if thing.effect.ha else ""
-    lacking = {name: lies_out for name in effect.ha if lies_out}
-    if isinstance(thing, DeclaredQueue) and thing.lazy and not paged:
-        lacking[QUEUE_MODE] = _NO_FILE
+    lacking = {**{name: lies_out for name in effect.ha if lies_out}, **lacking}
     changed = {name: value for name, value in effect.arguments.items() if value != thing.arguments.get(name)}
     found = {name: value for name, value in {**changed, **effect.ha}.items() if name not in lacking}
     return {
@@ -103,7 +106,7 @@ def show_exchange(exchange: Exchange, host: str) -> Json:
         **_show_shadow(exchange),
         **({} if exchange.numbers is None else {"numbered": exchange.numbers.last}),
         "arguments": to_json(exchange.arguments),
-        **show_policies(exchange, True),
+        **_show_policies(exchange, {}),
     }
 
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, Protocol
 from weakref import WeakValueDictionary
 
-from qpidd_py.security.entries import ADMINISTRATOR, HOST, PERMISSION, TAGS, TOPIC, USER
+from qpidd_py.security.entries import ADMINISTRATOR, HOST, MANAGEMENT, PERMISSION, TAGS, TOPIC, USER
 
 log = logging.getLogger(__name__)
 
@@ -130,8 +130,8 @@ class Access:
         return self.may_topic(permission, exchange, key)
 
     def has(self, tag: str) -> bool:
-        """An administrator has all tags."""
-        return ADMINISTRATOR in self.tags or tag in self.tags
+        """An administrator has all tags, and who has any has the tag management."""
+        return ADMINISTRATOR in self.tags or tag in self.tags or (tag == MANAGEMENT and bool(self.tags))
 
     def _fits(self, pattern: str, text: str) -> bool:
         if not self.enters:
@@ -169,6 +169,18 @@ class Rights:
             found = self._accesses[user, host, certified] = Access(user, host, certified)
             self._look(found)
         return found
+
+    def entered(self, user: str, certified: bool = False) -> frozenset[str]:
+        """The virtual hosts that it may enter."""
+        hosts = frozenset(self.hosts())
+        if self.access(user, HOST, certified).everything:
+            return hosts
+        return frozenset(host for host in hosts if self._settings.get((PERMISSION, host, user)) is not None)
+
+    def home(self, user: str, certified: bool = False) -> str:
+        """The virtual host of a tool that names none: `/`, or the first one that the user may enter."""
+        hosts = self.entered(user, certified)
+        return min(hosts) if hosts and HOST not in hosts else HOST
 
     def changed(self, user: str | None = None) -> None:
         """To be called when a setting of this user was changed, or (None) the user file."""

@@ -88,6 +88,15 @@ def serving(broker: BrokerProcess, folder: Path) -> Iterator[int]:
         process.wait(TIME)
 
 
+@contextlib.contextmanager
+def served_api(folder: Path, *options: str) -> Iterator[Api]:
+    """Of a broker with these options."""
+    with BrokerProcess(folder, *options) as broker, serving(broker, folder) as port:
+        found = Api(port)
+        found.amqp_port = broker.port
+        yield found
+
+
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BrokerProcess, int]]:
     folder = tmp_path_factory.mktemp("http")

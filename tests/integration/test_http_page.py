@@ -18,6 +18,7 @@ from tests.support.members import Members
 from tests.support.system import needs
 
 browser = needs("chromium")
+GUEST = pika.PlainCredentials("guest", "guest")
 NAME = "<b>orders</b>"
 """Of a queue: names are text."""
 SPANS = "[...lanes.rows[0].querySelectorAll('rect:not(.mark)')].map(span => span.getAttribute('class'))"
@@ -36,9 +37,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Members,
         members.close()
 
 
-def log_in(page: Page, password: str = "guest") -> None:
+def log_in(page: Page, password: str = "guest", user: str = "guest") -> None:
     page.until("document.readyState === 'complete' && !!document.getElementById('login').onsubmit")
-    page.run(f"user.value = 'guest'; document.getElementById('password').value = {json.dumps(password)}; 0")
+    page.run(f"user.value = '{user}'; document.getElementById('password').value = {json.dumps(password)}; 0")
     page.run("document.querySelector('#login button').click()")
 
 
@@ -73,6 +74,36 @@ def test_it_fits(cluster: tuple[Members, int], tmp_path: Path, width: int) -> No
         assert page.run("document.documentElement.scrollWidth") <= width
         heights = page.run("[...lanes.querySelectorAll('svg')].map(each => each.getBoundingClientRect().height)")
         assert all(10 < each < 60 for each in heights) and page.run("getComputedStyle(blank).display") == "none"
+
+
+@browser
+def test_what_is_not_allowed_is_not_shown(cluster: tuple[Members, int], tmp_path: Path) -> None:
+    api = Api(cluster[1])
+    for path, body in (
+        ("/vhosts/shop", None),
+        ("/users/maria", {"password": "secret", "tags": "management"}),
+        ("/permissions/shop/maria", {"configure": ".*", "write": ".*", "read": ".*"}),
+        ("/queues/shop/hers", {}),
+        ("/queues/%2F/others", {}),
+    ):
+        assert api.request("PUT", path, body)[0] == 201
+    login = pika.PlainCredentials("maria", "secret")
+    brokers = [(cluster[0].brokers["a"].port, login, "shop"), (cluster[0].brokers["a"].port, GUEST, "/")]
+    clients = [
+        pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port, vhost, who))
+        for port, who, vhost in brokers
+    ]
+    with opened(f"http://127.0.0.1:{cluster[1]}/", tmp_path) as page:
+        log_in(page, "secret", "maria")
+        page.until("[...queues.children].map(row => row.children[0].innerText).join() === 'shop/hers'")
+        page.until("[...connections.children].map(row => row.children[2].innerText).join() === 'maria'")
+        assert page.run("document.querySelectorAll('#connections button').length") == 1
+        for section in ("document.getElementById('cluster')", "document.getElementById('h-timeline')"):
+            assert page.run(f"{section}.offsetParent === null"), section
+        assert "others" not in page.run("document.body.innerText") and page.run("state.innerText") == ""
+    for client in clients:
+        client.close()
+    assert api.request("DELETE", "/vhosts/shop")[0] == api.request("DELETE", "/queues/%2F/others")[0] == 204
 
 
 @browser

@@ -94,7 +94,7 @@ def test_one_asks_for_all(served: Served) -> None:
     served.go.clear()
     with ThreadPoolExecutor(20) as pool:
         pages = [pool.submit(page, queues, served) for _ in range(20)]
-        wait_for(lambda: served.asked.count("broker.info") == 20, TIME)
+        wait_for(lambda: served.asked.count("broker.overview") == 20, TIME)
         assert not any(each.done() for each in pages)
         served.go.set()
         assert all(each.result(TIME) == ["q0", "q1", "q2", "q3", "q4"] for each in pages)

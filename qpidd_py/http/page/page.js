@@ -5,7 +5,10 @@ const COLUMNS = [["name", "Name"], ["messages_ready", "Ready"], ["messages_unack
   ["consumers", "Consumers"], ["publish", "In /s"], ["deliver_get", "Out /s"]];
 const at = id => document.getElementById(id);
 const number = value => Math.round(value).toLocaleString("en");
-let login = "", timer = 0, timeline = new Timeline(), clockOf = Date.now(), page = 1, pages = 1, sort = "name", reverse = false, before = new Map(), round = 0;
+let login = "", me = null, timer = 0, timeline = new Timeline(), clockOf = Date.now(), page = 1, pages = 1, sort = "name", reverse = false, before = new Map(), round = 0;
+
+// What the user may not do is not shown.
+const may = tag => me.tags.includes("administrator") || me.tags.includes(tag);
 
 async function ask(path, method = "GET", body) {
   const headers = { Authorization: login, "X-Requested-With": "page" };
@@ -69,7 +72,7 @@ function showCluster(found) {
     cell(item.name || item.id.slice(0, 8), "name"), cell(item.address), cell(item.state),
     item.counts === undefined ? cell("") : cell(item.counts ? "yes" : "no", item.counts ? "good" : "bad"),
     cell(item.lag ? `${number(item.lag.positions)} operations, ${number(item.lag.octets)} octets, ${item.lag.seconds.toFixed(1)} s` : ""),
-    leads && item.state === "ready" ? action("Make primary", `Hand over to ${item.name || item.address}? Clients reconnect to it.`,
+    leads && item.state === "ready" && may("administrator") ? action("Make primary", `Hand over to ${item.name || item.address}? Clients reconnect to it.`,
       () => ask("ha/relocate", "POST", { to: item.address })) : cell("")]);
 }
 
@@ -118,8 +121,8 @@ function showQueues(found, now) {
 // Tools and brokers, and this page's own requests, are no clients.
 function showConnections(found) {
   rows("connections", found.filter(item => (item.client_properties || {}).product !== "qpidd-py"), item => {
-    const end = action("Close", `Close the connection ${item.name} of ${item.user}?`,
-      () => ask(`connections/${encodeURIComponent(item.name)}`, "DELETE"));
+    const end = may("administrator") || item.user === me.name ? action("Close", `Close the connection ${item.name} of ${item.user}?`,
+      () => ask(`connections/${encodeURIComponent(item.name)}`, "DELETE")) : cell("");
     const { connection_name: called, product } = item.client_properties || {};
     return [cell(item.name, "name"), cell(called || product || "", "name"), cell(item.user), cell(item.state),
       cell(item.channels, "number"), end];
@@ -137,15 +140,19 @@ async function look() {
     const name = at("filter").value, counted = ["publish", "deliver_get"].includes(sort) ? `message_stats.${sort}` : sort;
     const query = new URLSearchParams({ page, page_size: ROWS, sort: counted, sort_reverse: reverse, name });
     const lacking = error => error.status === 401 ? Promise.reject(error) : null;
+    const who = me || await ask("whoami");
+    if (stale()) return;
+    me = who;
+    const watched = path => may("monitoring") ? ask(path).catch(lacking) : null;
     const [overview, queues, connections, cluster, events] = await Promise.all([ask("overview"), ask(`queues?${query}`),
-      ask(`connections?page=1&page_size=${ROWS}`), ask("ha/query").catch(lacking), ask(timeline.query).catch(lacking)]);
+      ask(`connections?page=1&page_size=${ROWS}`), watched("ha/query"), watched(timeline.query)]);
     if (stale()) return;
     const now = performance.now();
     if (before.size > 10000) before = new Map();  // of queues that are not shown any more
     at("main").hidden = at("logout").hidden = false;
     at("login").hidden = true;
     at("title").textContent = overview.cluster_name || overview.node || "qpidd";
-    if (!cluster) at("state").textContent = "a single broker";
+    if (!cluster) at("state").textContent = may("monitoring") ? "a single broker" : "";
     showCluster(cluster);
     showTimeline(cluster, events);
     showTotals(overview, now);
@@ -163,6 +170,7 @@ async function look() {
 
 function leave(text) {
   login = "";
+  me = null;
   clearTimeout(timer);
   before = new Map();
   timeline = new Timeline();
