@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
-from pika.exceptions import UnsupportedAMQPFieldException
+from pika.exceptions import ChannelClosedByBroker, UnsupportedAMQPFieldException
 
 from qpidd_py.amqp.codec import SPECIFIED
 from qpidd_py.cli import definitions
-from qpidd_py.http import views
-from qpidd_py.http.door import Door, bad_request, not_found
+from qpidd_py.errors import ReplyCode
+from qpidd_py.http.door import Door, bad_request
 
 Json = dict[str, Any]
 GET_MAX: Final = 1000
@@ -33,6 +33,18 @@ def wanted(body: Mapping[str, Any], name: str, kind: type, default: Any = None) 
         return definitions.field(body, name, kind, default)
     except definitions.DefinitionError as error:
         raise bad_request(str(error)) from None
+
+
+def is_new(channel: BlockingChannel, passive: Callable[[BlockingChannel], object]) -> bool:
+    """Whether what would be declared is not there: in a channel of its own, which ends if it is not."""
+    try:
+        with channel.connection.channel() as other:
+            passive(other)
+    except ChannelClosedByBroker as error:
+        if error.reply_code != ReplyCode.NOT_FOUND:
+            raise
+        return True
+    return False
 
 
 def declare_queue(channel: BlockingChannel, body: Mapping[str, Any], name: str) -> None:
@@ -156,16 +168,6 @@ def _message(method: Any, properties: pika.BasicProperties, payload: bytes, enco
         "payload": shown,
         "payload_encoding": how,
     }
-
-
-def binding_of(door: Door, vhost: str, source: str, kind: str, destination: str, key: str) -> Json:
-    """The one that `properties_key` names.  Raises Problem."""
-    for item in door.ask("binding.list", vhost=vhost):
-        found = views.binding(item)
-        ends = found["source"], found["destination_type"], found["destination"], found["properties_key"]
-        if ends == (source, kind, destination, key):
-            return found
-    raise not_found()
 
 
 def import_definitions(door: Door, content: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from qpidd_py.http import actions, views
-from qpidd_py.http.call import Call, Created, Handler, Json
+from qpidd_py.http.call import Call, Created, Handler, Json, one
 from qpidd_py.http.door import Problem, not_found
 from qpidd_py.http.paging import part
 
@@ -59,15 +59,19 @@ def _kind(call: Call) -> str:
 
 def _bind(call: Call) -> Created:
     """It says how the binding is called, from the path on."""
-    kind = _kind(call)
-    call.door.on_channel(lambda channel: actions.bind(channel, call["source"], kind, call["destination"], call.body))
+    kind, source = _kind(call), actions.exchange_name(call["source"])
+    call.door.on_channel(lambda channel: actions.bind(channel, source, kind, _destination(call), call.body))
     key = views.properties_key(call.body.get("routing_key", ""), call.body.get("arguments", {}))
     return Created(f"{quote(call['destination'], safe='')}/{quote(key, safe='~')}")
 
 
+def _destination(call: Call) -> str:
+    return call["destination"] if call["kind"] == "q" else actions.exchange_name(call["destination"])
+
+
 def _binding(call: Call) -> Json:
-    source = actions.exchange_name(call["source"])
-    return actions.binding_of(call.door, call["vhost"], source, _kind(call), call["destination"], call["key"])
+    """Each queue has one to the default exchange, by its own name."""
+    return one(_between(call), properties_key=call["key"])
 
 
 def _unbind(call: Call) -> None:
@@ -77,7 +81,7 @@ def _unbind(call: Call) -> None:
 
 def _between(call: Call) -> list[Json]:
     source = actions.exchange_name(call["source"])
-    return _bindings_of(call, source=source, destination=call["destination"], destination_type=_kind(call))
+    return _bindings_of(call, source=source, destination=_destination(call), destination_type=_kind(call))
 
 
 BINDING_ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from qpidd_py.http.door import Door, Problem, bad_request, not_found
+from qpidd_py.http.paging import part
 from qpidd_py.http.queues import Queues
 from qpidd_py.http.rates import Rates
 
@@ -16,9 +17,15 @@ Json = dict[str, Any]
 
 
 class Created(NamedTuple):
-    """An answer (201) that says where what was made is."""
+    """An answer (201): what was asked for was not there before."""
 
-    location: str
+    location: str = ""
+    """What it is called, if it is not what the path says."""
+
+
+def made(is_new: object) -> Created | None:
+    """The answer to a PUT: as RabbitMQ's, 204 for what is there already."""
+    return Created() if is_new else None
 
 
 @dataclass(frozen=True)
@@ -75,6 +82,11 @@ def _read(text: str) -> Any:
 
 
 Handler = Callable[[Call], Any]
+
+
+def listed(method: str, view: Callable[[Json], Json] = lambda item: item) -> Handler:
+    """What the broker lists, of the virtual host of the path or of all that the user sees."""
+    return lambda call: part([view(item) for item in call.door.ask(method, **call.host)], call.query)
 
 
 def one(items: list[Json], **wanted: Any) -> Json:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from qpidd_py.cli import definitions
 from qpidd_py.http import actions, views
 from qpidd_py.http.binding_routes import BINDING_ROUTES
-from qpidd_py.http.call import Call, Handler, Json, one
+from qpidd_py.http.call import Call, Created, Handler, Json, listed, made, one
 from qpidd_py.http.door import Problem, bad_request
 from qpidd_py.http.node_routes import NODE_ROUTES
 from qpidd_py.http.paging import numbers, part, shown_page
@@ -51,10 +51,6 @@ def _queues_shown(call: Call, items: Any, node: str) -> list[Json]:
 def _queue(call: Call) -> Json:
     item, node = _with_node(call, "queue.info", queue=call["name"], **call.host)
     return _queues_shown(call, [item], node)[0]
-
-
-def _exchanges(call: Call) -> Any:
-    return part([views.exchange(item) for item in call.door.ask("exchange.list", **call.host)], call.query)
 
 
 def _exchange(call: Call) -> Json:
@@ -120,10 +116,6 @@ def _channels_of_connection(call: Call) -> list[Json]:
     return [item for item in _all_channels(call) if item["connection_details"]["name"] == name]
 
 
-def _consumers(call: Call) -> Any:
-    return part([views.consumer(item) for item in call.door.ask("subscription.list", **call.host)], call.query)
-
-
 def _overview(call: Call) -> Json:
     known, sums = call.door.ask_all([("broker.overview", {}), ("queue.totals", {})])
     return call.rated("overview", [views.overview(known, sums)], known["sight"])[0]
@@ -132,8 +124,13 @@ def _overview(call: Call) -> Json:
 # ---- changes
 
 
-def _declare_queue(call: Call) -> None:
-    call.door.on_channel(lambda channel: actions.declare_queue(channel, call.body, call["name"]))
+def _declare_queue(call: Call) -> Created | None:
+    def work(channel: Any) -> bool:
+        is_new = actions.is_new(channel, lambda other: other.queue_declare(call["name"], passive=True))
+        actions.declare_queue(channel, call.body, call["name"])
+        return is_new
+
+    return made(call.door.on_channel(work))
 
 
 def _delete_queue(call: Call) -> None:
@@ -155,8 +152,15 @@ def _get(call: Call) -> list[Json]:
     return call.door.on_channel(lambda channel: actions.get(channel, call["name"], call.body))
 
 
-def _declare_exchange(call: Call) -> None:
-    call.door.on_channel(lambda channel: actions.declare_exchange(channel, call.body, call["name"]))
+def _declare_exchange(call: Call) -> Created | None:
+    name = actions.exchange_name(call["name"])
+
+    def work(channel: Any) -> bool:
+        is_new = actions.is_new(channel, lambda other: other.exchange_declare(name, passive=True))
+        actions.declare_exchange(channel, call.body, name)
+        return is_new
+
+    return made(call.door.on_channel(work))
 
 
 def _delete_exchange(call: Call) -> None:
@@ -177,24 +181,21 @@ def _publish(call: Call) -> Json:
 # ---- virtual hosts
 
 
-def _vhosts(call: Call) -> Any:
-    return part([views.vhost(item) for item in call.door.ask("vhost.list")], call.query)
-
-
 def _vhost(call: Call) -> Json:
     return views.vhost(one(call.door.ask("vhost.list"), name=call["name"]))
 
 
-def _put_vhost(call: Call) -> None:
+def _put_vhost(call: Call) -> Created | None:
     """Who makes one may do everything there, as in RabbitMQ.  A field that is empty, or false, says nothing."""
     if unknown := sorted(field for field, value in call.body.items() if field not in ("name", "vhost") and value):
         raise bad_request(f"{unknown[0]:.60}: a virtual host has a name only")
-    name, (listed, users) = call["name"], call.door.ask_all([("vhost.list", {}), ("user.list", {})])
-    call.door.ask("vhost.add", name=name)
-    is_new = all(vhost["name"] != name for vhost in listed)
+    name = call["name"]
+    users, answer = call.door.ask_all([("user.list", {}), ("vhost.add", {"name": name, "tell_made": True})])
+    is_new = answer.get("made")
     if is_new and any(user["name"] == call.user and user["cluster"] for user in users):  # others need no permission
         every = dict.fromkeys(("configure", "write", "read"), ".*")
         call.door.ask("permission.set", user=call.user, vhost=name, **every)
+    return made(is_new)
 
 
 # ---- the whole
@@ -241,7 +242,7 @@ def _ask(method: str) -> Handler:
 ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/api/overview", _overview),
     ("GET", "/api/whoami", _ask("user.self")),
-    ("GET", "/api/vhosts", _vhosts),
+    ("GET", "/api/vhosts", listed("vhost.list", views.vhost)),
     ("GET", "/api/vhosts/{name}", _vhost),
     ("PUT", "/api/vhosts/{name}", _put_vhost),
     ("DELETE", "/api/vhosts/{name}", lambda call: call.door.ask("vhost.delete", name=call["name"]) or None),
@@ -252,8 +253,8 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("DELETE", "/api/queues/{vhost}/{name}", _delete_queue),
     ("DELETE", "/api/queues/{vhost}/{name}/contents", _purge),
     ("POST", "/api/queues/{vhost}/{name}/get", _get),
-    ("GET", "/api/exchanges", _exchanges),
-    ("GET", "/api/exchanges/{vhost}", _exchanges),
+    ("GET", "/api/exchanges", listed("exchange.list", views.exchange)),
+    ("GET", "/api/exchanges/{vhost}", listed("exchange.list", views.exchange)),
     ("GET", "/api/exchanges/{vhost}/{name}", _exchange),
     ("PUT", "/api/exchanges/{vhost}/{name}", _declare_exchange),
     ("DELETE", "/api/exchanges/{vhost}/{name}", _delete_exchange),
@@ -268,8 +269,8 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/api/channels", _channels),
     ("GET", "/api/channels/{name}", _channel),
     ("GET", "/api/vhosts/{vhost}/channels", _channels),
-    ("GET", "/api/consumers", _consumers),
-    ("GET", "/api/consumers/{vhost}", _consumers),
+    ("GET", "/api/consumers", listed("subscription.list", views.consumer)),
+    ("GET", "/api/consumers/{vhost}", listed("subscription.list", views.consumer)),
     *SETTING_ROUTES,
     *(
         (method, path, handler)

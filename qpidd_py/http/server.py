@@ -83,9 +83,9 @@ def _wrapped(
 
 def _answer(method: str, result: Any) -> web.StreamResponse:
     if isinstance(result, Created):
-        return web.Response(status=201, headers={"Location": result.location})
+        return web.Response(status=201, headers={"Location": result.location} if result.location else {})
     if result is None or (result == {} and method not in SAFE):
-        return web.Response(status=201 if method == "PUT" else 204)
+        return web.Response(status=204)
     return web.json_response(result)
 
 

@@ -8,7 +8,7 @@ from qpidd_py.broker.parameters import SHOVEL, check_component
 from qpidd_py.cli import definitions
 from qpidd_py.http import views
 from qpidd_py.http.actions import wanted
-from qpidd_py.http.call import Call, Handler, Json, one
+from qpidd_py.http.call import Call, Created, Handler, Json, listed, made, one
 from qpidd_py.http.door import bad_request
 from qpidd_py.http.paging import part
 from qpidd_py.security.users import hash_password
@@ -16,15 +16,15 @@ from qpidd_py.security.users import hash_password
 # ---- users
 
 
-def _users(call: Call) -> Any:
-    return part([views.user(item) for item in call.door.ask("user.list")], call.query)
-
-
 def _user(call: Call) -> Json:
     return views.user(one(call.door.ask("user.list"), name=call["name"]))
 
 
-def _put_user(call: Call) -> None:
+def _put(call: Call, method: str, **arguments: Any) -> Created | None:
+    return made(call.door.ask(method, **arguments, tell_made=True).get("made"))
+
+
+def _put_user(call: Call) -> Created | None:
     """`password`, or `password_hash` ("": none) with its `hashing_algorithm`; `tags` with commas, or a list."""
     tags = call.body.get("tags")
     if tags is None:
@@ -36,7 +36,7 @@ def _put_user(call: Call) -> None:
     else:
         stored = ""
     found = [tag for tag in tags.split(",") if tag] if isinstance(tags, str) else tags
-    call.door.ask("user.put", user=call["name"], hash=stored, tags=found)
+    return _put(call, "user.put", user=call["name"], hash=stored, tags=found)
 
 
 def _without_permissions(call: Call) -> Any:
@@ -55,27 +55,19 @@ def _delete_users(call: Call) -> None:
     call.door.ask_all([("user.delete", {"user": name}) for name in dict.fromkeys(names) if name in there])
 
 
-def _permissions(call: Call) -> Any:
-    return part(call.door.ask("permission.list", **call.host), call.query)
-
-
 def _permission(call: Call) -> Json:
     return one(call.door.ask("permission.list"), user=call["user"], vhost=call["vhost"])
 
 
-def _put_permission(call: Call) -> None:
+def _put_permission(call: Call) -> Created | None:
     patterns = {name: wanted(call.body, name, str) for name in ("configure", "write", "read")}
-    call.door.ask("permission.set", user=call["user"], vhost=call["vhost"], **patterns)
+    return _put(call, "permission.set", user=call["user"], vhost=call["vhost"], **patterns)
 
 
-def _put_topic(call: Call) -> None:
+def _put_topic(call: Call) -> Created | None:
+    """It is there with any exchange, as for RabbitMQ."""
     values = {name: wanted(call.body, name, str) for name in ("exchange", "write", "read")}
-    call.door.ask("topic.set", user=call["user"], vhost=call["vhost"], **values)
-
-
-def _topics(call: Call) -> Any:
-    """All, or those of a virtual host."""
-    return part(call.door.ask("topic.list", **call.host), call.query)
+    return _put(call, "topic.set", user=call["user"], vhost=call["vhost"], **values)
 
 
 def _topic(call: Call) -> list[Json]:
@@ -118,11 +110,9 @@ def _policy(operator: bool) -> Handler:
 
 
 def _put_policy(operator: bool) -> Handler:
-    def put(call: Call) -> None:
-        known = {
-            name: call.body[name] for name in ("pattern", "apply-to", "priority", "definition") if name in call.body
-        }
-        call.door.ask("policy.set", name=call["name"], vhost=call["vhost"], operator=operator, **known)
+    def put(call: Call) -> Created | None:
+        known = {name: call.body[name] for name in _POLICY if name in call.body}
+        return _put(call, "policy.set", name=call["name"], vhost=call["vhost"], operator=operator, **known)
 
     return put
 
@@ -163,6 +153,7 @@ def _limits(whose: str) -> Handler:
 
 def _put_limit(whose: str) -> Handler:
     def put(call: Call) -> None:
+        """There is each limit, as for RabbitMQ: that of no number, too."""
         call.door.ask("limit.set", **{whose: call[whose]}, limits={call["limit"]: wanted(call.body, "value", int)})
 
     return put
@@ -207,9 +198,10 @@ def _parameter(call: Call) -> Json:
     )
 
 
-def _put_parameter(call: Call) -> None:
+def _put_parameter(call: Call) -> Created | None:
     value = wanted(call.body, "value", dict)
-    call.door.ask("parameter.set", component=call["component"], name=call["name"], vhost=call["vhost"], value=value)
+    where = {"component": call["component"], "name": call["name"], "vhost": call["vhost"]}
+    return _put(call, "parameter.set", **where, value=value)
 
 
 def _drop_parameter(call: Call) -> None:
@@ -234,9 +226,9 @@ def _restart_shovel(call: Call) -> None:
 _PARAMETER: Final = "/api/parameters/{component}/{vhost}/{name}"
 _SHOVEL: Final = "/api/shovels/vhost/{vhost}/{name}"
 SETTING_ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
-    ("GET", "/api/vhosts/{vhost}/permissions", _permissions),
-    ("GET", "/api/vhosts/{vhost}/topic-permissions", _topics),
-    ("GET", "/api/users", _users),
+    ("GET", "/api/vhosts/{vhost}/permissions", listed("permission.list")),
+    ("GET", "/api/vhosts/{vhost}/topic-permissions", listed("topic.list")),
+    ("GET", "/api/users", listed("user.list", views.user)),
     ("GET", "/api/users/without-permissions", _without_permissions),
     ("POST", "/api/users/bulk-delete", _delete_users),
     ("GET", "/api/users/{name}", _user),
@@ -244,7 +236,7 @@ SETTING_ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("DELETE", "/api/users/{name}", lambda call: call.door.ask("user.delete", user=call["name"]) or None),
     ("GET", "/api/users/{name}/permissions", _of_user("permission.list")),
     ("GET", "/api/users/{name}/topic-permissions", _of_user("topic.list")),
-    ("GET", "/api/permissions", _permissions),
+    ("GET", "/api/permissions", listed("permission.list")),
     ("GET", "/api/permissions/{vhost}/{user}", _permission),
     ("PUT", "/api/permissions/{vhost}/{user}", _put_permission),
     (
@@ -252,7 +244,7 @@ SETTING_ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
         "/api/permissions/{vhost}/{user}",
         lambda call: call.door.ask("permission.clear", user=call["user"], vhost=call["vhost"]) or None,
     ),
-    ("GET", "/api/topic-permissions", _topics),
+    ("GET", "/api/topic-permissions", listed("topic.list")),
     ("GET", "/api/topic-permissions/{vhost}/{user}", _topic),
     ("PUT", "/api/topic-permissions/{vhost}/{user}", _put_topic),
     ("DELETE", "/api/topic-permissions/{vhost}/{user}", _drop_topic),

@@ -97,7 +97,7 @@ class HostRequests(SettingRequests):
             return {}, self.broker.vhost.operation_log.sealed()
         if len(self.broker.vhosts) > HOSTS_MAX and self.broker.vhosts.get(name) is None:
             raise RequestError(f"{HOSTS_MAX} virtual hosts are there, no more are possible")
-        return {}, self.put(Key(HOST_KIND, name, ""), {})
+        return self.put(Key(HOST_KIND, name, ""), {})
 
     def _delete(self, arguments: Json) -> Slices:
         name = text(arguments, "name")

@@ -35,7 +35,7 @@ class LimitRequests(SettingRequests):
         key, limits = self._key(arguments), arguments.get("limits")
         if not isinstance(limits, dict) or not limits:
             raise RequestError(f"limits {limits!r:.60}, wanted an object with some of {', '.join(NAMES[key.kind])}")
-        return {}, self.put(key, {**(self.settings.get(key) or {}), **limits})
+        return self.put(key, {**(self.settings.get(key) or {}), **limits})
 
     def _clear(self, arguments: Json) -> tuple[Json, int]:
         key, name = self._key(arguments), text(arguments, "limit", ALL)
@@ -43,7 +43,7 @@ class LimitRequests(SettingRequests):
             raise RequestError(f"limit {name!r:.60}, wanted {', '.join(NAMES[key.kind])} or {ALL}")
         self.check_primary()
         left = {other: most for other, most in (self.settings.get(key) or {}).items() if name not in (ALL, other)}
-        return {}, self.put(key, left) if left else self.settings.delete(key)
+        return self.keep(key, left)
 
     def _key(self, arguments: Json) -> Key:
         if ("user" in arguments) == ("vhost" in arguments):

@@ -28,7 +28,8 @@ without `more`.
                                             user, or any for the user of ha-username, or where there is none
     event.list    {after, ...}              what has happened since, see `events`
     queue.move, queue.purge, queue.delete   see `changes`; answered when the change is safe
-    user.*, permission.*, topic.*           see `users`; who may ask what is in `rights`
+    user.*, permission.*, topic.*           see `users`; who may ask what is in `rights`.  With `tell_made` a change of
+                                            a setting says whether it was `made`, or there already
     vhost.*                                 see `hosts`, also for the virtual host that another request is about
     policy.*, limit.*, parameter.*, shovel.*    see `policies`, `limits`, `parameters`
     route.*, queue.bindings                 see `routes`
@@ -163,9 +164,9 @@ class Management:
             elif method in self._methods:
                 reply({"ok": True, "result": self._methods[method](arguments)})
             elif method in self._contents:
-                self._when_safe(method, (yield from self._contents[method](arguments)), reply)
+                self._when_safe(method, (yield from self._contents[method](arguments)), reply, arguments)
             elif method in self._changes:
-                self._when_safe(method, self._changes[method](arguments), reply)
+                self._when_safe(method, self._changes[method](arguments), reply, arguments)
             else:
                 raise RequestError(f"unknown method {method[:SHOWN]!r}")
         except RequestError as error:
@@ -178,8 +179,10 @@ class Management:
         for _ in self.work(method, arguments, reply, None):
             pass
 
-    def _when_safe(self, method: str, change: tuple[Json, int], reply: Reply) -> None:
+    def _when_safe(self, method: str, change: tuple[Json, int], reply: Reply, arguments: Json) -> None:
         result, position = change
+        if not arguments.get("tell_made"):
+            result.pop("made", None)
 
         def answer(safe: bool) -> None:
             doubt = f"{method}: this broker has been deposed meanwhile; the change may be lost"

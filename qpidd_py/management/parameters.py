@@ -69,7 +69,7 @@ class ParameterRequests(SettingRequests):
             self._check_ends(value)
         if self.settings.get(key) is None and sum(1 for _ in self.settings.of(key.kind)) >= PARAMETERS_MAX:
             raise RequestError(f"{PARAMETERS_MAX} of this component are there, no more are possible")
-        return {}, self.put(key, value)
+        return self.put(key, value)
 
     def _check_ends(self, value: Mapping[str, Any]) -> None:
         """Of a shovel: what it names of this cluster has to be there.  Raises RequestError."""

@@ -45,8 +45,8 @@ class PolicyRequests(SettingRequests):
         self.check(key, value)
         outside = (yield from self._outside(arguments, value)) if HA_MODE in value["definition"] else []
         self.check_room(key, POLICIES_MAX)
-        position = self.put(key, value)
-        return {"not_in_force": _told(outside)} if outside else {}, position
+        answer, position = self.put(key, value)
+        return {**answer, **({"not_in_force": _told(outside)} if outside else {})}, position
 
     def _outside(self, arguments: Json, value: Json) -> Generator[None, None, list[str]]:
         """The names of what fits, is there, and is not replicated."""

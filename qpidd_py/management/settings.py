@@ -24,12 +24,18 @@ class SettingRequests:
         self.broker = broker
         self.settings = broker.settings
 
-    def put(self, key: Key, value: Mapping[str, Any]) -> int:
-        """Raises RequestError for a value that is none, or one too many."""
+    def put(self, key: Key, value: Mapping[str, Any]) -> tuple[Json, int]:
+        """The answer to a change, which says whether it was `made`, or there already, and its position.  Raises
+        RequestError for a value that is none, or one too many."""
         self.check(key, value)
-        if len(self.settings) >= MOST and self.settings.get(key) is None:
+        made = self.settings.get(key) is None
+        if made and len(self.settings) >= MOST:
             raise RequestError(f"{MOST} settings are there, no more are possible")
-        return self.settings.put(key, value)
+        return {"made": True} if made else {}, self.settings.put(key, value)
+
+    def keep(self, key: Key, left: Mapping[str, Any]) -> tuple[Json, int]:
+        """What is left of a setting; without anything it goes."""
+        return {}, self.put(key, left)[1] if left else self.settings.delete(key)
 
     def check(self, key: Key, value: Mapping[str, Any]) -> None:
         """Raises RequestError for a value that is none, and NotPrimary on a backup."""

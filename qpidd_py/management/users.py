@@ -85,7 +85,7 @@ class UserRequests(SettingRequests):
         stored = text(arguments, "hash", before["hash"])
         if stored and not usable(stored):
             raise RequestError("the hash is none of qpid-passwd's, and none of RabbitMQ's")
-        return {}, self.put(key, {"hash": stored, "tags": arguments.get("tags", before["tags"])})
+        return self.put(key, {"hash": stored, "tags": arguments.get("tags", before["tags"])})
 
     def _delete_user(self, arguments: Json) -> tuple[Json, int]:
         name = named(arguments, "user")
@@ -99,7 +99,7 @@ class UserRequests(SettingRequests):
     def _set_permission(self, arguments: Json) -> tuple[Json, int]:
         key = self._key(PERMISSION, arguments)
         value = {name: _pattern(arguments, name, key) for name in (CONFIGURE, WRITE, READ)}
-        return {}, self.put(key, value)
+        return self.put(key, value)
 
     def _clear_permission(self, arguments: Json) -> tuple[Json, int]:
         key = self._key(PERMISSION, arguments)
@@ -109,14 +109,14 @@ class UserRequests(SettingRequests):
     def _set_topic(self, arguments: Json) -> tuple[Json, int]:
         key, exchange = self._key(TOPIC, arguments), named(arguments, "exchange")
         patterns = {name: _pattern(arguments, name, key) for name in (WRITE, READ)}
-        return {}, self.put(key, {**(self.settings.get(key) or {}), exchange: patterns})
+        return self.put(key, {**(self.settings.get(key) or {}), exchange: patterns})
 
     def _clear_topic(self, arguments: Json) -> tuple[Json, int]:
         key, exchange = self._key(TOPIC, arguments), text(arguments, "exchange", "")
         self.check_primary()
         found = dict(self.settings.get(key) or {})
         left = {name: patterns for name, patterns in found.items() if exchange and name != exchange}
-        return {}, self.put(key, left) if left else self.settings.delete(key)
+        return self.keep(key, left)
 
     def _key(self, kind: str, arguments: Json) -> Key:
         """Of a user that there is, in a virtual host that there is."""

@@ -302,6 +302,79 @@ def test_definitions_of_a_real_rabbitmq(api: Api, rabbit: Api) -> None:
     assert anna.request("PUT", "/queues/%2F/b", {})[0] == 401 and anna.request("PUT", "/queues/%2F/a", {})[0] == 201
 
 
+# ---- what is there already
+
+ALL = {"configure": ".*", "write": ".*", "read": ".*"}
+POLICY = {"pattern": "^none", "definition": {"max-length": 5}}
+SHOVEL = {"value": {"src-uri": "amqp://", "src-queue": "a", "dest-uri": "amqp://", "dest-queue": "b"}}
+TWICE: tuple[tuple[str, str, Any, int, int], ...] = (
+    ("PUT", "/vhosts/v", None, 201, 204),
+    ("PUT", "/vhosts/%2F", None, 204, 204),
+    ("PUT", "/queues/%2F/again", {"durable": True}, 201, 204),
+    ("PUT", "/queues/%2F/again", {"durable": True, "arguments": {"x-max-length": 5}}, 400, 400),
+    ("PUT", "/queues/v/again", {"durable": True}, 201, 204),
+    ("PUT", "/queues/none/q", {}, 404, 404),
+    ("PUT", "/exchanges/%2F/again", {"type": "topic", "durable": True}, 201, 204),
+    ("PUT", "/exchanges/%2F/again", {"type": "direct", "durable": True}, 400, 400),
+    ("PUT", "/exchanges/%2F/amq.topic", {"type": "topic", "durable": True}, 204, 204),
+    ("PUT", "/exchanges/%2F/amq.default", {"type": "direct", "durable": True}, 401, 401),
+    ("PUT", "/users/u", {"password": "u", "tags": ""}, 201, 204),
+    ("PUT", "/permissions/%2F/u", ALL, 201, 204),
+    ("PUT", "/permissions/v/u", ALL, 201, 204),
+    ("PUT", "/topic-permissions/%2F/u", {"exchange": "amq.topic", "write": ".*", "read": ".*"}, 201, 204),
+    ("PUT", "/topic-permissions/%2F/u", {"exchange": "x", "write": ".*", "read": ".*"}, 204, 204),
+    ("PUT", "/policies/%2F/again", POLICY, 201, 204),
+    ("PUT", "/policies/v/again", POLICY, 201, 204),
+    ("PUT", "/operator-policies/%2F/again", POLICY, 201, 204),
+    ("PUT", "/user-limits/u/max-channels", {"value": 100}, 204, 204),
+    ("PUT", "/vhost-limits/v/max-queues", {"value": 100}, 204, 204),
+    ("PUT", "/parameters/shovel/%2F/s", SHOVEL, 201, 204),
+    ("POST", "/bindings/%2F/e/again/q/again", {"routing_key": "k"}, 201, 201),
+    ("POST", "/bindings/%2F/e/amq.default/q/again", {"routing_key": "k"}, 401, 401),
+    ("POST", "/bindings/%2F/e/amq.default/q/again", {"routing_key": "again"}, 401, 401),
+    ("POST", "/bindings/%2F/e/amq.default/q/none", {"routing_key": "k"}, 401, 401),
+    ("POST", "/bindings/%2F/e/again/e/amq.default", {"routing_key": "k"}, 401, 401),
+    ("GET", "/bindings/%2F/e/amq.default/q/again", None, 200, 200),
+    ("GET", "/bindings/%2F/e/amq.default/q/again/again", None, 200, 200),
+    ("GET", "/bindings/%2F/e/amq.default/q/again/k", None, 404, 404),
+    ("GET", "/bindings/%2F/e/again/e/amq.default", None, 200, 200),
+    ("DELETE", "/bindings/%2F/e/amq.default/q/again/again", None, 401, 401),
+    ("DELETE", "/bindings/%2F/e/amq.default/q/again/k", None, 404, 404),
+    ("DELETE", "/bindings/%2F/e/again/q/again/k", None, 204, 404),
+)
+"""Requests, and what the first and the second one of a kind are answered with."""
+
+
+def _twice(api: Api) -> list[tuple[int, int]]:
+    found = [tuple(api.request(*request)[0] for _ in range(2)) for *request, _, _ in TWICE]
+    for path in (
+        "/parameters/shovel/%2F/s",
+        "/operator-policies/%2F/again",
+        "/policies/%2F/again",
+        "/exchanges/%2F/again",
+    ):
+        api.request("DELETE", path)
+    for path in ("/queues/%2F/again", "/vhosts/v", "/users/u"):
+        assert api.request("DELETE", path)[0] == 204
+    return found  # type: ignore[return-value]
+
+
+def test_what_is_there_already_is_answered_with_204(api: Api) -> None:
+    wrong = [
+        (request, codes, found)
+        for (*request, first, second), found in zip(TWICE, _twice(api), strict=True)
+        if found != (codes := (first, second))
+    ]
+    assert not wrong, wrong
+
+
+def test_rabbitmq_answers_so_too(rabbit: Api) -> None:
+    """But for shovels, whose plugin it has not here."""
+    found = zip(TWICE, _twice(rabbit), strict=True)
+    wrong = [(each, codes) for each, codes in found if codes != each[3:] and "/shovel/" not in each[1]]
+    assert not wrong, wrong
+
+
 # ---- limits
 
 LIMITS: tuple[tuple[str, str, Any], ...] = (

@@ -58,7 +58,7 @@ def matrix(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
             assert api.request("PUT", f"/users/has-{tag}", {"password": "secret", "tags": tag})[0] == 201
             for host in ("%2F", "walked"):
                 assert api.request("PUT", f"/permissions/{host}/has-{tag}", EVERY)[0] == 201
-        client = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", api.amqp_port))
+        client = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", api.amqp_port, heartbeat=0))
         client.channel()
         yield api
         client.close()

@@ -2,7 +2,7 @@
 
 Each path is here with RabbitMQ's names, or refused (501) with a reason.  Of each: what GET and HEAD answer, what
 OPTIONS allows and what else is refused (405), who is not known (401), who may not (401), what is not there (404), and
-bodies that are wrong (400).  RabbitMQ says 204 to a PUT of what is there; here each PUT is answered with 201.
+bodies that are wrong (400).
 """
 
 from __future__ import annotations
@@ -445,7 +445,7 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
 
     with served_api(tmp_path_factory.mktemp("walk")) as api:
         set_up(api)
-        client = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", api.amqp_port))
+        client = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", api.amqp_port, heartbeat=0))
         client.channel()
         yield api
         client.close()

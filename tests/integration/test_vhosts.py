@@ -240,7 +240,7 @@ def test_the_http_api(tmp_path: Path) -> None:
         api = Api(port)
         for name in HOSTS[1:]:
             assert api.request("PUT", f"/vhosts/{quoted(name)}")[0] == 201
-        assert api.request("PUT", "/vhosts/shop", {"name": "shop"})[0] == 201
+        assert api.request("PUT", "/vhosts/shop", {"name": "shop"})[0] == 204
         assert api.request("PUT", "/vhosts/shop", {"tracing": True})[0] == 400
         assert [each["name"] for each in api.get("/vhosts")] == ["/", "a/b ü", "shop"]
         assert api.get("/vhosts/shop")["name"] == "shop" and api.request("GET", "/vhosts/none")[0] == 404
@@ -261,7 +261,7 @@ def test_the_http_api(tmp_path: Path) -> None:
             assert api.request("POST", f"/exchanges/{host}/amq.default/publish", sent)[1] == {"routed": True}
             policy = {"pattern": "^q", "definition": {"max-length": 100}, "apply-to": "queues"}
             assert api.request("PUT", f"/policies/{host}/p", policy)[0] == 201
-            assert api.request("PUT", f"/vhost-limits/{host}/max-queues", {"value": 7})[0] == 201
+            assert api.request("PUT", f"/vhost-limits/{host}/max-queues", {"value": 7})[0] == 204
         for path in ("/queues/none", "/queues/none/q", "/policies/none", "/exchanges/none", "/bindings/none"):
             assert api.request("GET", path)[0] == 404, path
         assert api.request("PUT", "/queues/none/q", {})[0] == 404
@@ -299,7 +299,7 @@ def test_the_http_api_for_a_user_of_one(tmp_path: Path) -> None:
         assert anna.request("PUT", "/vhosts/other", {"name": "other", "vhost": "/", "tracing": False})[0] == 201
         assert anna.request("PUT", "/queues/other/q", {})[0] == 201  # who makes one may do everything there
         ctl(broker, "set_permissions", "-p", "other", "anna", "", "", "")
-        assert anna.request("PUT", "/vhosts/other")[0] == 201
+        assert anna.request("PUT", "/vhosts/other")[0] == 204
         assert anna.request("PUT", "/queues/other/q2", {})[0] == 401
 
 
