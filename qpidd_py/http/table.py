@@ -19,7 +19,7 @@ from typing import Any, Final
 from qpidd_py.http import views
 from qpidd_py.http.paging import field, matcher, order, page_of
 from qpidd_py.http.rates import LONGEST, SHORTEST, WINDOW, put
-from qpidd_py.management.census import AUTO_DELETE, DURABLE, EXCLUSIVE
+from qpidd_py.management.census import AUTO_DELETE, DURABLE, EXCLUSIVE, NO_POLICIES
 
 LOOKED_AT: Final = 20_000
 """Queues a second: a table of more than these is older than a second when it is made anew."""
@@ -49,7 +49,8 @@ class Row:
     __slots__ = ("before", "between", "changed", "counts", "host", "known", "name", "newer", "then")
 
     def __init__(self, host: str, name: str, known: Sequence[Any]) -> None:
-        self.host, self.name, self.known = host, name, known
+        flags, arguments, policies = known
+        self.host, self.name, self.known = host, name, (flags, arguments, policies or NO_POLICIES)
         self.counts: Counts = ()
         self.changed = -_REST
         self.then = self.newer = 0.0

@@ -40,7 +40,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Members,
 def log_in(page: Page, password: str = "guest", user: str = "guest") -> None:
     page.until("document.readyState === 'complete' && !!document.getElementById('login').onsubmit")
     page.run(f"user.value = '{user}'; document.getElementById('password').value = {json.dumps(password)}; 0")
-    page.run("document.querySelector('#login button').click()")
+    assert page.run("document.querySelector('#login button').click(); state.innerText") == "Loading…"
 
 
 def test_the_page_needs_nothing_from_elsewhere(cluster: tuple[Members, int]) -> None:

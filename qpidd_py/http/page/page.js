@@ -190,6 +190,7 @@ at("login").onsubmit = event => {
   event.preventDefault();
   const octets = new TextEncoder().encode(`${at("user").value}:${at("password").value}`);
   login = "Basic " + btoa(String.fromCharCode(...octets));
+  at("state").textContent = "Loading…";  // the first list of many queues takes a while
   look();
 };
 document.onvisibilitychange = () => document.hidden || !login || look();
