@@ -89,6 +89,11 @@ def listed(method: str, view: Callable[[Json], Json] = lambda item: item) -> Han
     return lambda call: part([view(item) for item in call.door.ask(method, **call.host)], call.query)
 
 
+def asks(method: str, *names: str, **fixed: Any) -> Handler:
+    """One request, whose arguments are these parts of the path, and what is fixed."""
+    return lambda call: call.door.ask(method, **{name: call[name] for name in names}, **fixed)
+
+
 def one(items: list[Json], **wanted: Any) -> Json:
     for item in items:
         if all(item[name] == value for name, value in wanted.items()):

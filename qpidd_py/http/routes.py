@@ -10,7 +10,7 @@ from typing import Any, Final
 from qpidd_py.cli import definitions
 from qpidd_py.http import actions, views
 from qpidd_py.http.binding_routes import BINDING_ROUTES
-from qpidd_py.http.call import Call, Created, Handler, Json, listed, made, one
+from qpidd_py.http.call import Call, Created, Handler, Json, asks, listed, made, one
 from qpidd_py.http.door import Problem, bad_request
 from qpidd_py.http.node_routes import NODE_ROUTES
 from qpidd_py.http.paging import numbers, part, shown_page
@@ -235,17 +235,13 @@ def _relocate(call: Call) -> Json:
     return call.door.ask("ha.relocate", to=to)  # type: ignore[no-any-return]
 
 
-def _ask(method: str) -> Handler:
-    return lambda call: call.door.ask(method)
-
-
 ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/api/overview", _overview),
-    ("GET", "/api/whoami", _ask("user.self")),
+    ("GET", "/api/whoami", asks("user.self")),
     ("GET", "/api/vhosts", listed("vhost.list", views.vhost)),
     ("GET", "/api/vhosts/{name}", _vhost),
     ("PUT", "/api/vhosts/{name}", _put_vhost),
-    ("DELETE", "/api/vhosts/{name}", lambda call: call.door.ask("vhost.delete", name=call["name"]) or None),
+    ("DELETE", "/api/vhosts/{name}", asks("vhost.delete", "name")),
     ("GET", "/api/queues", _queues),
     ("GET", "/api/queues/{vhost}", _queues),
     ("GET", "/api/queues/{vhost}/{name}", _queue),
@@ -280,7 +276,7 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/api/aliveness-test/{vhost}", _alive),
     *BINDING_ROUTES,
     *NODE_ROUTES,
-    ("GET", "/api/ha/status", _ask("ha.status")),
-    ("GET", "/api/ha/query", _ask("ha.query")),
+    ("GET", "/api/ha/status", asks("ha.status")),
+    ("GET", "/api/ha/query", asks("ha.query")),
     ("POST", "/api/ha/relocate", _relocate),
 )

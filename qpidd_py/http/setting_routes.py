@@ -8,7 +8,7 @@ from qpidd_py.broker.parameters import SHOVEL, check_component
 from qpidd_py.cli import definitions
 from qpidd_py.http import views
 from qpidd_py.http.actions import wanted
-from qpidd_py.http.call import Call, Created, Handler, Json, listed, made, one
+from qpidd_py.http.call import Call, Created, Handler, Json, asks, listed, made, one
 from qpidd_py.http.door import bad_request
 from qpidd_py.http.paging import part
 from qpidd_py.security.users import hash_password
@@ -97,16 +97,9 @@ def _of_user(method: str) -> Handler:
 _POLICY: Final = ("pattern", "apply-to", "priority", "definition")
 
 
-def _policies_of(operator: bool) -> Handler:
-    return lambda call: part([definitions.policy(item) for item in _listed(call, operator)], call.query)
-
-
-def _listed(call: Call, operator: bool) -> list[Json]:
-    return [item for item in call.door.ask("policy.list", **call.host) if item["operator"] is operator]
-
-
-def _policy(operator: bool) -> Handler:
-    return lambda call: definitions.policy(one(_listed(call, operator), name=call["name"]))
+def _policies(call: Call, operator: bool) -> list[Json]:
+    found = call.door.ask("policy.list", **call.host)
+    return [definitions.policy(item) for item in found if item["operator"] is operator]
 
 
 def _put_policy(operator: bool) -> Handler:
@@ -117,19 +110,15 @@ def _put_policy(operator: bool) -> Handler:
     return put
 
 
-def _drop_policy(operator: bool) -> Handler:
-    fields = {"operator": operator}
-    return lambda call: call.door.ask("policy.clear", name=call["name"], vhost=call["vhost"], **fields) or None
-
-
 def _policy_routes(path: str, operator: bool) -> tuple[tuple[str, str, Handler], ...]:
-    one = f"/api/{path}/{{vhost}}/{{name}}"
+    every: Handler = lambda call: part(_policies(call, operator), call.query)  # noqa: E731
+    single = f"/api/{path}/{{vhost}}/{{name}}"
     return (
-        ("GET", f"/api/{path}", _policies_of(operator)),
-        ("GET", f"/api/{path}/{{vhost}}", _policies_of(operator)),
-        ("GET", one, _policy(operator)),
-        ("PUT", one, _put_policy(operator)),
-        ("DELETE", one, _drop_policy(operator)),
+        ("GET", f"/api/{path}", every),
+        ("GET", f"/api/{path}/{{vhost}}", every),
+        ("GET", single, lambda call: one(_policies(call, operator), name=call["name"])),
+        ("PUT", single, _put_policy(operator)),
+        ("DELETE", single, asks("policy.clear", "name", "vhost", operator=operator)),
     )
 
 
@@ -159,17 +148,13 @@ def _put_limit(whose: str) -> Handler:
     return put
 
 
-def _drop_limit(whose: str) -> Handler:
-    return lambda call: call.door.ask("limit.clear", **{whose: call[whose]}, limit=call["limit"]) or None
-
-
 def _limit_routes(whose: str) -> tuple[tuple[str, str, Handler], ...]:
     path = f"/api/{whose}-limits"
     return (
         ("GET", path, _limits(whose)),
         ("GET", f"{path}/{{{whose}}}", _limits(whose)),
         ("PUT", f"{path}/{{{whose}}}/{{limit}}", _put_limit(whose)),
-        ("DELETE", f"{path}/{{{whose}}}/{{limit}}", _drop_limit(whose)),
+        ("DELETE", f"{path}/{{{whose}}}/{{limit}}", asks("limit.clear", whose, "limit")),
     )
 
 
@@ -204,11 +189,6 @@ def _put_parameter(call: Call) -> Created | None:
     return _put(call, "parameter.set", **where, value=value)
 
 
-def _drop_parameter(call: Call) -> None:
-    component = call.path.get("component", SHOVEL)
-    call.door.ask("parameter.clear", component=component, name=call["name"], vhost=call["vhost"])
-
-
 def _shovels(call: Call) -> Any:
     info, items = call.door.ask_all([("broker.info", {}), ("shovel.list", call.host)])
     return part([views.shovel(item, info["name"]) for item in items], call.query)
@@ -217,10 +197,6 @@ def _shovels(call: Call) -> Any:
 def _shovel(call: Call) -> Json:
     info, items = call.door.ask_all([("broker.info", {}), ("shovel.list", call.host)])
     return views.shovel(one(items, name=call["name"]), info["name"])
-
-
-def _restart_shovel(call: Call) -> None:
-    call.door.ask("shovel.restart", name=call["name"], vhost=call["vhost"])
 
 
 _PARAMETER: Final = "/api/parameters/{component}/{vhost}/{name}"
@@ -233,17 +209,13 @@ SETTING_ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("POST", "/api/users/bulk-delete", _delete_users),
     ("GET", "/api/users/{name}", _user),
     ("PUT", "/api/users/{name}", _put_user),
-    ("DELETE", "/api/users/{name}", lambda call: call.door.ask("user.delete", user=call["name"]) or None),
+    ("DELETE", "/api/users/{name}", lambda call: call.door.ask("user.delete", user=call["name"])),
     ("GET", "/api/users/{name}/permissions", _of_user("permission.list")),
     ("GET", "/api/users/{name}/topic-permissions", _of_user("topic.list")),
     ("GET", "/api/permissions", listed("permission.list")),
     ("GET", "/api/permissions/{vhost}/{user}", _permission),
     ("PUT", "/api/permissions/{vhost}/{user}", _put_permission),
-    (
-        "DELETE",
-        "/api/permissions/{vhost}/{user}",
-        lambda call: call.door.ask("permission.clear", user=call["user"], vhost=call["vhost"]) or None,
-    ),
+    ("DELETE", "/api/permissions/{vhost}/{user}", asks("permission.clear", "user", "vhost")),
     ("GET", "/api/topic-permissions", listed("topic.list")),
     ("GET", "/api/topic-permissions/{vhost}/{user}", _topic),
     ("PUT", "/api/topic-permissions/{vhost}/{user}", _put_topic),
@@ -258,10 +230,10 @@ SETTING_ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/api/parameters/{component}/{vhost}", _parameters),
     ("GET", _PARAMETER, _parameter),
     ("PUT", _PARAMETER, _put_parameter),
-    ("DELETE", _PARAMETER, _drop_parameter),
+    ("DELETE", _PARAMETER, asks("parameter.clear", "component", "name", "vhost")),
     ("GET", "/api/shovels", _shovels),
     ("GET", "/api/shovels/{vhost}", _shovels),
     ("GET", _SHOVEL, _shovel),
-    ("DELETE", _SHOVEL, _drop_parameter),
-    ("DELETE", f"{_SHOVEL}/restart", _restart_shovel),
+    ("DELETE", _SHOVEL, asks("parameter.clear", "name", "vhost", component=SHOVEL)),
+    ("DELETE", f"{_SHOVEL}/restart", asks("shovel.restart", "name", "vhost")),
 )
