@@ -80,7 +80,8 @@ def test_partitions_grow_with_the_input() -> None:
 def test_little_data_is_not_compiled_for_long() -> None:
     name = "spark.driver.extraJavaOptions"
     assert "TieredStopAtLevel=1" in settings("local[2]", 4, None, suited(LITTLE - 1, 2))[name]
-    assert "TieredStopAtLevel" not in settings("local[2]", 4, None, suited(LITTLE, 2))[name]
+    much = settings("local[2]", 4, None, suited(LITTLE, 2))[name]
+    assert "TieredStopAtLevel" not in much and "Tier4CompileThreshold" in much
 
 
 def test_little_data_has_a_partition_for_each_core() -> None:
