@@ -50,6 +50,7 @@ from qpidd_py.core.connection import Connection
 from qpidd_py.core.routes import Route
 from qpidd_py.errors import AmqpError, ConnectionException, InvariantError, ReplyCode
 from qpidd_py.logrules import NOTICE
+from qpidd_py.security.entries import MONITORING
 from qpidd_py.security.refusals import shown
 
 log = logging.getLogger(__name__)
@@ -308,7 +309,7 @@ class ClientConnection:
         """Its virtual host is that of its connection.open, or a tool's home.  Raises ConnectionException."""
         name = self.client.access.host
         vhost = self.broker.vhosts.get(name)
-        if vhost is None or not self.client.access.enters:
+        if vhost is None or not (self.client.access.enters or self._only_looks()):
             text = f"access to vhost '{name}' refused for user '{self.user}'" if vhost else f"vhost {name} not found"
             raise ConnectionException(ReplyCode.NOT_ALLOWED, text, *ids(command))
         self.vhost, self.core.host = vhost, vhost.number
@@ -318,6 +319,10 @@ class ClientConnection:
             self.broker.coming_and_going,
             (Permissions(self.client.access, vhost.exchanges), self.acl),
         )
+
+    def _only_looks(self) -> bool:
+        """A tool that has named no virtual host, of a user without permissions: the tag lets it see what there is."""
+        return self.client.admin and not self.handshake.virtual_host and self.client.access.has(MONITORING)
 
     def _identify(self, command: Frame) -> None:
         """Its rights are those of its user.  Raises ConnectionException if it may not connect from where it is."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Final
@@ -310,3 +310,42 @@ def test_a_connection_of_another_is_not_closed(house: House) -> None:
 
 def test_the_methods_of_the_matrix_are_all() -> None:
     assert {method for _, method in CELLS} == set(METHODS)
+
+
+def test_who_watches_needs_no_permission(house: House) -> None:
+    """It sees all, and may touch nothing."""
+    user, anna = "watcher", house.anna
+    assert house.root.request("PUT", f"/users/{user}", {"password": "secret", "tags": MONITORING})[0] == 201
+    watcher = Api(house.root.port, user, "secret")
+    names = {found["name"] for found in watcher.request("GET", "/queues")[1]}
+    assert {anna.name("queue"), house.bob.name("queue")} <= names
+    assert watcher.request("GET", "/overview")[0] == watcher.request("GET", "/nodes")[0] == 200
+    for host in ("%2F", anna.name("vhost")):
+        for method, path, body in (
+            ("PUT", f"/queues/{host}/made", {}),
+            ("DELETE", f"/queues/{host}/{anna.name('queue')}", None),
+            ("DELETE", f"/queues/{host}/{anna.name('queue')}/contents", None),
+            ("POST", f"/queues/{host}/{anna.name('queue')}/get", {"ackmode": "ack_requeue_false", "count": 1}),
+            ("POST", f"/exchanges/{host}/amq.default/publish", {"routing_key": anna.name("queue"), "payload": "p"}),
+        ):
+            assert watcher.request(method, path, body)[0] == 401, (method, path)
+    assert _as_a_tool(house, user, lambda channel: channel.queue_declare("made")) == 403
+    assert _as_a_tool(house, user, lambda channel: channel.basic_get(anna.name("queue"))) in (403, 404)
+    assert house.root.request("PUT", f"/users/{user}", {"password": "secret", "tags": MANAGEMENT})[0] == 204
+    with pytest.raises(pika.exceptions.ProbableAccessDeniedError):
+        _as_a_tool(house, user, lambda channel: None)
+    assert house.root.request("DELETE", f"/users/{user}")[0] == 204
+
+
+def _as_a_tool(house: House, user: str, work: Callable[[Any], object]) -> int:
+    """Any client may say that it is one: the code with which its channel ends."""
+    login, tool = pika.PlainCredentials(user, "secret"), {"qpid.ha-admin": True}
+    place = pika.ConnectionParameters("127.0.0.1", house.root.amqp_port, "", login, client_properties=tool)
+    connection = pika.BlockingConnection(place)
+    try:
+        work(connection.channel())
+    except pika.exceptions.ChannelClosedByBroker as error:
+        return int(error.reply_code)
+    finally:
+        connection.close()
+    return 0
