@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from qpidd_py.broker.policies import Policies
+from qpidd_py.management.request import Json, Reply
 from tests.simulator.mistakes_safety import patched
 from tests.simulator.plan import plan
 from tests.simulator.scenario import MODES, Action, Scenario
@@ -57,8 +58,8 @@ def test_one_that_was_answered_is_there_when_its_primary_is_killed(mode: str) ->
 def test_one_that_is_answered_before_it_is_safe_is_found() -> None:
     from qpidd_py.management.model import Management
 
-    def at_once(self: Management, method: str, change: tuple[dict[str, object], int], reply: object) -> None:
-        reply({"ok": True, "result": change[0]})  # type: ignore[operator]
+    def at_once(self: Management, method: str, change: tuple[Json, int], reply: Reply, arguments: Json) -> None:
+        reply({"ok": True, "result": change[0]})
 
     with patched(Management, _when_safe=at_once):
         assert any(outcome(killed("quorum", number)).startswith("I7") for number in range(0, 24, 3))
