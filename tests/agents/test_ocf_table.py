@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.agents.ocf import SCRIPT, TIME, Agent, ended, write_program
+from tests.support import guard
 from tests.support.wait import wait_for, wait_logged
 
 SUCCESS, GENERIC, ARGS, UNIMPLEMENTED, PERM, INSTALLED, CONFIGURED, NOT_RUNNING, PROMOTED, FAILED_PROMOTED = range(10)
@@ -308,3 +309,9 @@ def test_settings_come_from_the_file_when_parameters_are_silent(agent: Agent) ->
     assert agent.alive
     assert agent("monitor").code == SUCCESS
     assert agent("stop").code == SUCCESS
+
+
+def test_a_broker_belongs_to_the_test_run_that_started_it(agent: Agent) -> None:
+    """The guard ends it when the run is killed."""
+    agent("start")
+    assert all(agent.pid in guard.members(run) for run in os.environ[guard.VARIABLE].split())
