@@ -63,7 +63,6 @@ cdef class Engine:
     cdef object uncommitted                 # (position, queues) of transactions whose outputs wait, oldest first
     cdef bint safe_moved, in_turn, turn_wanted
     cdef bint soon                          # dequeues do not wait for a batch that comes anyway
-    cdef bint linger                        # in this turn others may
     cdef readonly bint throttled
     cdef set publishers
     cdef set throttles                      # causes for which publishers are not read

@@ -37,7 +37,7 @@ from qpidd_py.core.channel cimport Channel, Consumer
 from qpidd_py.core.compaction cimport compact, trim_rings
 from qpidd_py.core.connection cimport Connection
 from qpidd_py.core.deadlines cimport Deadlines
-from qpidd_py.core.departures cimport log_delivered, log_delivered_of, log_dequeues
+from qpidd_py.core.departures cimport log_delivered_of, log_dequeues
 from qpidd_py.core.expiry cimport after, look_at
 from qpidd_py.core.kinds cimport came, make_classes, taken_over
 from qpidd_py.core.letters cimport give_up_stuck, is_stuck, move_messages, put, send_letters_of, waits_for_any
@@ -46,7 +46,7 @@ from qpidd_py.core.paging cimport forget_waiters
 from qpidd_py.core.properties cimport Peeked, peek_properties
 from qpidd_py.core.queue cimport UNLIMITED
 from qpidd_py.core.retained cimport try_again
-from qpidd_py.core.returns cimport log_counts
+from qpidd_py.core.returns cimport log_departures
 from qpidd_py.core.ring cimport ENTRY_SHARED, ring_at, ring_full
 from qpidd_py.core.settlements cimport forget_returns
 from qpidd_py.core.slices cimport Slice
@@ -521,9 +521,7 @@ cdef class Engine:
 
     def flush(self):
         """Seals what is pending; the position of the log's end."""
-        log_dequeues(self)
-        log_delivered(self)  # a client may have got a message by basic.get in this turn
-        log_counts(self)
+        log_departures(self)  # a client may have got a message by basic.get in this turn
         self.replicate()
         return self.position
 

@@ -2,11 +2,10 @@
 """What a queue with limits, with levels of its depth, with keys that it remembers, with delays, or of a special kind
 (`Queue.kind`), or with classes, does in addition, when a message comes, is settled, or the role changes."""
 from qpidd_py.core.classes cimport HIGH, split
-from qpidd_py.core.departures cimport log_delivered, log_dequeues
 from qpidd_py.core.duplicates cimport remember
 from qpidd_py.core.groups cimport Groups, group_settled
 from qpidd_py.core.pump cimport enforce
-from qpidd_py.core.returns cimport log_counts
+from qpidd_py.core.returns cimport log_departures
 from qpidd_py.core.ring cimport priority_in
 from qpidd_py.core.values cimport LastValues, keep_last, look_anew, value_back
 from qpidd_py.core.waiting cimport look_again, note_due
@@ -21,9 +20,7 @@ cdef int make_classes(Engine engine, list queues, const uint8_t* header, size_t 
         return 0
     for queue in queues:
         if queue.weighted and queue.levels is None:
-            log_dequeues(engine)
-            log_counts(engine)
-            log_delivered(engine)
+            log_departures(engine)
             split(queue)
     return 0
 

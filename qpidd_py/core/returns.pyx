@@ -20,7 +20,7 @@ octets have not left the socket comes back without being counted.
 from libc.stdint cimport uint16_t, uint32_t
 
 from qpidd_py.core.batch cimport OP_RETURNED, RECORD_HEADER
-from qpidd_py.core.departures cimport log_noted
+from qpidd_py.core.departures cimport log_delivered, log_dequeues, log_noted
 from qpidd_py.core.ranges cimport ranges_add
 from qpidd_py.core.ring cimport ENTRY_RETURNED, ENTRY_WAITS, GONE, Ring, ring_after, ring_at
 from qpidd_py.core.wire cimport le16, le32, le64, putle16, putle32, putle64
@@ -74,6 +74,15 @@ cdef int note(Engine engine, Queue queue, uint64_t index) except -1:
         engine.recounted_queues.append(queue)
         queue.recount_noted = True
         engine.want_turn()
+    return 0
+
+
+cdef int log_departures(Engine engine) except -1:
+    """All that is noted of messages that were there: what has left, was handed out, came back."""
+    log_dequeues(engine)
+    log_delivered(engine)
+    log_counts(engine)
+    engine.soon = False
     return 0
 
 

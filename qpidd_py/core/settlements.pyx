@@ -79,8 +79,8 @@ cdef int settle_one(Channel channel, uint64_t tag, int action) except -1:
             queue.dequeue(index)
             engine.touch(queue, channel.committing)
             engine.want_turn()
-            if confirms and engine.confirms.acknowledge(u.id):
-                engine.want_turn()
+            if confirms:
+                engine.confirms.acknowledge(u.id)
         if queue.kind is not None:
             settled(engine, queue, u.id, action == REQUEUE)
     if u.consumer != NULL:

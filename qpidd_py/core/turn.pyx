@@ -13,12 +13,11 @@ from libc.stdint cimport int64_t, uint64_t
 
 from qpidd_py.core.channel cimport Channel
 from qpidd_py.core.connection cimport Connection
-from qpidd_py.core.departures cimport log_delivered, log_dequeues
 from qpidd_py.core.expiry cimport expire_some
 from qpidd_py.core.letters cimport LETTERS, send_letters
 from qpidd_py.core.pump cimport enforce, pump
 from qpidd_py.core.queue cimport UNLIMITED, Queue
-from qpidd_py.core.returns cimport log_counts
+from qpidd_py.core.returns cimport log_departures
 from qpidd_py.core.settlements cimport go_on_releasing
 from qpidd_py.core.values cimport go_on_looking
 from qpidd_py.core.watch cimport look_at_depths
@@ -38,7 +37,6 @@ cdef int end_turn(Engine engine, bint linger) except -1:
     if engine.in_turn:
         return 0
     engine.in_turn = True
-    engine.linger = linger
     engine.short = engine.expired = False
     engine.letters_left = LETTERS
     engine.pump_left = PUMPED if engine.schedule is not None else ALL
@@ -51,7 +49,7 @@ cdef int end_turn(Engine engine, bint linger) except -1:
         while rounds < 8 and (engine.turn_wanted or rounds == 0):
             engine.turn_wanted = False
             rounds += 1
-            if turn(engine):
+            if turn(engine, linger):
                 break
     except MemoryError:
         engine.short = True
@@ -93,7 +91,7 @@ cdef int resume_some(Engine engine) except -1:
     return 0
 
 
-cdef bint turn(Engine engine) except -1:
+cdef bint turn(Engine engine, bint linger) except -1:
     """Whether a slice was used up."""
     cdef bint endless = engine.schedule is None, ended
     if engine.starved:
@@ -111,7 +109,8 @@ cdef bint turn(Engine engine) except -1:
     engine.slice.begin(endless)
     try:
         pump_all(engine)
-        log_departures(engine)
+        if not (linger and lingers(engine)):
+            log_departures(engine)
     except MemoryError:
         engine.short = True
     if engine.watched:
@@ -128,18 +127,9 @@ cdef bint turn(Engine engine) except -1:
     return ended or engine.slice.ended
 
 
-cdef int log_departures(Engine engine) except -1:
-    if not lingers(engine):
-        log_dequeues(engine)
-        log_delivered(engine)
-        log_counts(engine)
-        engine.soon = False
-    return 0
-
-
 cdef bint lingers(Engine engine) noexcept:
     """Nothing but dequeues would be in the batch, of which nobody waits for one."""
-    return (engine.linger and not engine.soon and engine.on_batch is not None and engine.position == engine.replicated
+    return (not engine.soon and engine.on_batch is not None and engine.position == engine.replicated
             and not engine.delivered_queues and not engine.recounted_queues)
 
 
