@@ -5,6 +5,7 @@ A handler gets a `Call` and returns what is sent as JSON, or None (204); it runs
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from qpidd_py.cli import definitions
@@ -124,13 +125,24 @@ def _overview(call: Call) -> Json:
 # ---- changes
 
 
-def _declare_queue(call: Call) -> Created | None:
+def _declared(call: Call, passive: Callable[[Any], object], declare: Callable[[Any], object]) -> Created | None:
+    """On a channel: asks whether it is there, and declares it."""
+
     def work(channel: Any) -> bool:
-        is_new = actions.is_new(channel, lambda other: other.queue_declare(call["name"], passive=True))
-        actions.declare_queue(channel, call.body, call["name"])
+        is_new = actions.is_new(channel, passive)
+        declare(channel)
         return is_new
 
     return made(call.door.on_channel(work))
+
+
+def _declare_queue(call: Call) -> Created | None:
+    name = call["name"]
+    return _declared(
+        call,
+        lambda channel: channel.queue_declare(name, passive=True),
+        lambda channel: actions.declare_queue(channel, call.body, name),
+    )
 
 
 def _delete_queue(call: Call) -> None:
@@ -154,13 +166,11 @@ def _get(call: Call) -> list[Json]:
 
 def _declare_exchange(call: Call) -> Created | None:
     name = actions.exchange_name(call["name"])
-
-    def work(channel: Any) -> bool:
-        is_new = actions.is_new(channel, lambda other: other.exchange_declare(name, passive=True))
-        actions.declare_exchange(channel, call.body, name)
-        return is_new
-
-    return made(call.door.on_channel(work))
+    return _declared(
+        call,
+        lambda channel: channel.exchange_declare(name, passive=True),
+        lambda channel: actions.declare_exchange(channel, call.body, name),
+    )
 
 
 def _delete_exchange(call: Call) -> None:

@@ -304,8 +304,9 @@ class Management:
     def _subscription_list(self, arguments: Json) -> Iterator[Json]:
         """Consumers of a connection that has ended meanwhile are left out."""
         hosts, seen = hosts_of(self.broker, arguments), sight_of(arguments).sees
-        connections = [each for each in self.broker.connections if each.vhost in hosts]
-        connections = [each for each in connections if seen(each.vhost.name, each.user)]
+        connections = [
+            each for each in self.broker.connections if each.vhost in hosts and seen(each.vhost.name, each.user)
+        ]
         for connection in _sorted(connections, lambda each: each.number):
             cores = [channel.core for channel in connection.channels.values()]
             consumers = [consumer for core in cores for consumer in core.consumers.values()]
