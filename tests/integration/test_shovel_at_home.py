@@ -67,9 +67,26 @@ def test_a_run_does_not_follow_to_another_primary(tmp_path: Path, end: str) -> N
         assert run.moved == 1
 
 
-def beside(cluster: Users, name: str) -> Broker:
+def beside(cluster: Users, name: str, host: str = "127.0.0.1") -> Broker:
     broker = cluster.brokers[name]
-    return Broker(Target("127.0.0.1", broker.port, Login(USER, PASSWORD), None), TIME)
+    return Broker(Target(host, broker.port, Login(USER, PASSWORD), None), TIME)
+
+
+def test_the_broker_may_be_called_by_another_name(tmp_path: Path) -> None:
+    """Its cluster knows it by its address."""
+    with up(tmp_path / "near", "ab") as near:
+        value = {
+            "src-uri": "amqp://",
+            "src-queue": "q",
+            "dest-uri": "amqp://",
+            "dest-queue": "r",
+            "src-delete-after": 1,
+        }
+        publish(near, "q", [1])
+        run = Run("s", "/", value, beside(near, "a", "localhost").address)
+        with running(run) as ended:
+            pass
+        assert (run.moved, ended) == (1, []) and depth(near, "a", "r") == (1, 0)
 
 
 def test_a_run_that_begins_at_a_backup_ends(tmp_path: Path) -> None:

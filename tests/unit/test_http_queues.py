@@ -33,6 +33,8 @@ class Served:
             self.site.publish(self.site.declare(f"q{number}"), number)
         self.asked: list[str] = []
         self.refused, self.now = "", 100.0
+        self.sight = self.then = ""
+        """Of the user when the request begins, and when the queues are listed."""
         self.go = threading.Event()
         self.go.set()
 
@@ -46,7 +48,13 @@ class Served:
             raise RequestRefused("no tag monitoring", ReplyCode.ACCESS_REFUSED)
         if method == "queue.census":
             assert self.go.wait(TIME)
-        return self.site.ask(method, **(arguments or {}))
+            *parts, end = self.site.ask(method, **(arguments or {}))
+            return [*parts, {**end, "sight": self.then}]
+        found = self.site.ask(method, **(arguments or {}))
+        return {**found, "sight": self.sight} if method == "broker.overview" else found
+
+    def seen_as(self, sight: str) -> None:
+        self.sight = self.then = sight
 
 
 @pytest.fixture
@@ -138,4 +146,27 @@ def test_a_census_that_fails_leaves_the_next_one_free(served: Served) -> None:
     with pytest.raises(Problem):
         page(queues, served)
     served.refused = ""
+    assert len(page(queues, served)) == 5
+
+
+def test_of_many_users_the_tables_of_the_last_ones_are_kept_and_that_of_all_queues(served: Served) -> None:
+    queues, most = Queues(lambda: served.now), shell.TABLES
+    for sight in ("", *(f"user {number}" for number in range(most + 1))):
+        served.seen_as(sight)
+        assert len(page(queues, served)) == 5
+    listed = served.asked.count("queue.census")
+    assert listed == most + 2
+    for sight, again in (("", 0), (f"user {most}", 0), ("user 1", 0), ("user 0", 1)):
+        served.seen_as(sight)
+        page(queues, served)
+        assert served.asked.count("queue.census") == listed + again, sight
+
+
+def test_what_was_listed_with_other_rights_is_not_shown(served: Served) -> None:
+    queues = Queues(lambda: served.now)
+    served.sight, served.then = "all that there was", "less"
+    with pytest.raises(Problem) as found:
+        page(queues, served)
+    assert found.value.status == 503
+    served.seen_as("less")
     assert len(page(queues, served)) == 5
