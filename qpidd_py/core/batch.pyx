@@ -469,11 +469,13 @@ def link_frame(int kind, uint64_t position, bytes body, int records=0):
     return frame
 
 
-def frame_length(bytes data, size_t at=0):
+def frame_length(const uint8_t[::1] data, size_t at=0):
     """Octets of the frame at `at`, header included; 0 if there is no whole frame whose checksum is right."""
-    cdef size_t n = <size_t>PyBytes_GET_SIZE(data)
-    cdef const uint8_t* p = <const uint8_t*>PyBytes_AS_STRING(data) + at
-    if at > n or n - at < LINK_HEADER or le32(p) != LINK_MAGIC or n - at - LINK_HEADER < le32(p + 4):
+    cdef size_t n = <size_t>data.shape[0]
+    if at >= n or n - at < LINK_HEADER:
+        return 0
+    cdef const uint8_t* p = &data[at]
+    if le32(p) != LINK_MAGIC or n - at - LINK_HEADER < le32(p + 4):
         return 0
     cdef size_t length = LINK_HEADER + le32(p + 4)
     return length if check_link_frame(p, length) else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -23,7 +24,12 @@ class Disk(Protocol):
 
     def names(self) -> list[str]: ...
 
-    def read(self, name: str) -> bytes: ...
+    def read(self, name: str, memory: bytearray) -> None:
+        """Make `memory` the content of the file.
+
+        The caller gives the same memory for one file after the other: a system that has to find fresh memory for each
+        takes half of the processor time of reading a journal."""
+        ...
 
     def create(self, name: str, size: int) -> None:
         """A file of at least `size` octets, with any content; the name is on disk when this returns."""
@@ -73,8 +79,10 @@ class Folder:
     def names(self) -> list[str]:
         return sorted(os.listdir(self._path))
 
-    def read(self, name: str) -> bytes:
-        return (self._path / name).read_bytes()
+    def read(self, name: str, memory: bytearray) -> None:
+        with open(self._path / name, "rb", buffering=0) as file:
+            _resize(memory, os.fstat(file.fileno()).st_size)
+            _fill(memory, file)
 
     def create(self, name: str, size: int) -> None:
         if not self._spares():
@@ -188,3 +196,17 @@ def _after(buffers: list[memoryview], done: int) -> list[memoryview]:
     if done:
         rest[0] = rest[0].cast("B")[done:]
     return rest
+
+
+def _resize(memory: bytearray, size: int) -> None:
+    del memory[size:]
+    memory.extend(bytes(size - len(memory)))
+
+
+def _fill(memory: bytearray, file: FileIO) -> None:
+    """A file that is shorter than it was is read to its end."""
+    at = 0
+    with memoryview(memory) as view:
+        while found := file.readinto(view[at:]):
+            at += found
+    del memory[at:]

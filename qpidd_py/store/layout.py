@@ -115,11 +115,11 @@ def encode_header(header: SegmentHeader) -> bytes:
     return octets + _CHECKSUM.pack(crc32c(octets))
 
 
-def decode_header(data: bytes) -> SegmentHeader | None:
+def decode_header(data: bytes | bytearray) -> SegmentHeader | None:
     """None if `data` does not begin with the whole header of a segment.  Raises FormatError."""
     if len(data) < HEADER_SIZE or not data.startswith(MAGIC):
         return None
-    octets, (checksum,) = data[: _HEADER.size], _CHECKSUM.unpack_from(data, _HEADER.size)
+    octets, (checksum,) = bytes(data[: _HEADER.size]), _CHECKSUM.unpack_from(data, _HEADER.size)
     if crc32c(octets) != checksum:
         return None
     _, version, *fields = _HEADER.unpack(octets)
@@ -129,7 +129,7 @@ def decode_header(data: bytes) -> SegmentHeader | None:
     return SegmentHeader(*fields)
 
 
-def may_be_new(data: bytes) -> bool:
+def may_be_new(data: bytes | bytearray) -> bool:
     """True if `data` may be a segment whose header was never written, or written in part."""
     return all(found in (0, wanted) for found, wanted in zip(data, MAGIC, strict=False))
 
@@ -145,7 +145,7 @@ def checksum_of(envelope: bytes) -> int:
     return checksum
 
 
-def decode_envelope(data: bytes, at: int) -> Envelope | None:
+def decode_envelope(data: bytes | bytearray, at: int) -> Envelope | None:
     """The envelope at `at`; None if there is none that its checksum confirms.  The frame itself is not checked."""
     if at + ENVELOPE_SIZE + _CRC_AT + 4 > len(data):
         return None
@@ -153,7 +153,7 @@ def decode_envelope(data: bytes, at: int) -> Envelope | None:
     (checksum,) = _CHECKSUM.unpack_from(data, at + _ENVELOPE.size)
     frame = at + ENVELOPE_SIZE
     covered = data[at : at + _ENVELOPE.size] + data[frame + _CRC_AT : frame + _CRC_AT + 4]
-    if magic != ENVELOPE_MAGIC or crc32c(covered) != checksum:
+    if magic != ENVELOPE_MAGIC or crc32c(bytes(covered)) != checksum:
         return None
     return Envelope(length, generation, number, durable, previous, checksum)
 
@@ -163,16 +163,16 @@ def encode_mark(number: int) -> bytes:
     return octets + _CHECKSUM.pack(crc32c(octets))
 
 
-def decode_mark(data: bytes) -> int:
+def decode_mark(data: bytes | bytearray) -> int:
     """0 if it is none: one that was cut off while it was written says nothing."""
     if len(data) != _MARK.size + _CHECKSUM.size:
         return 0
-    octets, (checksum,) = data[: _MARK.size], _CHECKSUM.unpack_from(data, _MARK.size)
+    octets, (checksum,) = bytes(data[: _MARK.size]), _CHECKSUM.unpack_from(data, _MARK.size)
     magic, number = _MARK.unpack(octets)
     return int(number) if (magic, checksum) == (_MARK_MAGIC, crc32c(octets)) else 0
 
 
-def is_torn(data: bytes, at: int, generation: int, number: int) -> bool:
+def is_torn(data: bytes | bytearray, at: int, generation: int, number: int) -> bool:
     """True if a frame with this number was written at `at`, at least in part."""
     if at + ENVELOPE_SIZE > len(data):
         return False

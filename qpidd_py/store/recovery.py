@@ -124,8 +124,10 @@ def scan(disk: Disk, progress: Callable[[int, int], None] = lambda done, of: Non
     `found` is filled meanwhile: after Damaged it has what can be read.  Raises Damaged, FormatError, OSError."""
     generations = _generations(disk)
     found = found or Found()
+    memory = bytearray()
     for done, generation in enumerate(generations):
-        _scan_segment(disk, generation, found, last=generation == generations[-1])
+        disk.read(segment_name(generation), memory)
+        _scan_segment(memory, generation, found, last=generation == generations[-1])
         progress(done + 1, len(generations))
     _check_begin(found)
     _check_mark(disk, found)
@@ -145,14 +147,15 @@ def _generations(disk: Disk) -> list[int]:
 
 def frames(disk: Disk, found: Found) -> Iterator[Frame]:
     """Every frame from the head to the end, in order."""
+    memory = bytearray()
     for segment in found.segments:
         if segment.generation >= found.head:
-            data = disk.read(segment_name(segment.generation))
-            for number, at, length in _places(data, segment):
-                yield _frame(data, number, at, length)
+            disk.read(segment_name(segment.generation), memory)
+            for number, at, length in _places(memory, segment):
+                yield _frame(memory, number, at, length)
 
 
-def _places(data: bytes, segment: SegmentFile) -> Iterator[tuple[int, int, int]]:
+def _places(data: bytearray, segment: SegmentFile) -> Iterator[tuple[int, int, int]]:
     at = HEADER_SIZE
     for number in range(segment.first, segment.last + 1):
         length = int.from_bytes(data[at + 4 : at + 8], "little")
@@ -160,13 +163,13 @@ def _places(data: bytes, segment: SegmentFile) -> Iterator[tuple[int, int, int]]
         at += ENVELOPE_SIZE + length
 
 
-def _frame(data: bytes, number: int, at: int, length: int) -> Frame:
-    return Frame(number, data[at + _KIND_AT], _POSITION.unpack_from(data, at)[0], data[at : at + length])
+def _frame(data: bytearray, number: int, at: int, length: int) -> Frame:
+    octets = bytes(memoryview(data)[at : at + length])
+    return Frame(number, octets[_KIND_AT], _POSITION.unpack_from(octets)[0], octets)
 
 
-def _scan_segment(disk: Disk, generation: int, found: Found, last: bool) -> None:
+def _scan_segment(data: bytearray, generation: int, found: Found, last: bool) -> None:
     name = segment_name(generation)
-    data = disk.read(name)
     try:
         header = decode_header(data)
     except FormatError as error:
@@ -194,7 +197,7 @@ def _check_follows(header: SegmentHeader, found: Found) -> None:
         raise Damaged(f"{where}: frames {end.number + 1} to {header.first - 1} were on disk and are damaged")
 
 
-def _scan_frames(data: bytes, segment: SegmentFile, found: Found) -> None:
+def _scan_frames(data: bytearray, segment: SegmentFile, found: Found) -> None:
     while (envelope := _next(data, segment, found.end)) is not None:
         at = segment.octets + ENVELOPE_SIZE
         found.end = JournalEnd(envelope.number, envelope.checksum, segment.generation)
@@ -203,7 +206,7 @@ def _scan_frames(data: bytes, segment: SegmentFile, found: Found) -> None:
         _note(data, at, envelope, found)
 
 
-def _next(data: bytes, segment: SegmentFile, end: JournalEnd) -> Envelope | None:
+def _next(data: bytearray, segment: SegmentFile, end: JournalEnd) -> Envelope | None:
     envelope = decode_envelope(data, segment.octets)
     if envelope is None or envelope.generation != segment.generation:
         return None
@@ -213,7 +216,7 @@ def _next(data: bytes, segment: SegmentFile, end: JournalEnd) -> Envelope | None
     return envelope if whole else None
 
 
-def _note(data: bytes, at: int, envelope: Envelope, found: Found) -> None:
+def _note(data: bytearray, at: int, envelope: Envelope, found: Found) -> None:
     kind = data[at + _KIND_AT]
     if kind not in (Kind.HEAD, Kind.CARRIED, Kind.BASE, Kind.TAKEN):
         return
@@ -229,7 +232,7 @@ def _note(data: bytes, at: int, envelope: Envelope, found: Found) -> None:
         raise Damaged(f"{segment_name(envelope.generation)}: {error}") from error
 
 
-def _check_tail(name: str, data: bytes, generation: int, found: Found) -> None:
+def _check_tail(name: str, data: bytearray, generation: int, found: Found) -> None:
     """Raises Damaged if a frame behind the end proves that something before it was on disk."""
     segments, end = found.segments, found.end
     octets = segments[-1].octets if segments and segments[-1].generation == generation else 0
@@ -250,7 +253,14 @@ def _check_begin(found: Found) -> None:
 
 
 def _check_mark(disk: Disk, found: Found) -> None:
-    marked, end = decode_mark(disk.read(MARK)) if MARK in disk.names() else 0, found.end
+    marked, end = _marked(disk), found.end
     if marked > end.number:
         where = f"{segment_name(end.generation)}, octet {found.segments[-1].octets}: " if found.segments else ""
         raise Damaged(f"{where}frames {end.number + 1} to {marked} were on disk and are damaged, says the mark")
+
+
+def _marked(disk: Disk) -> int:
+    memory = bytearray()
+    if MARK in disk.names():
+        disk.read(MARK, memory)
+    return decode_mark(memory)

@@ -15,7 +15,6 @@ from qpidd_py.broker.broker import Broker
 from qpidd_py.errors import EXIT_DISK, ConfigError, InvariantError, LinkError
 from qpidd_py.logrules import log_notice
 from qpidd_py.option_values import Amount, SyncEvery
-from qpidd_py.store.allocator import freed_blocks_used_again
 from qpidd_py.store.disk import Folder
 from qpidd_py.store.journal import Journal
 from qpidd_py.store.layout import FormatError
@@ -79,8 +78,7 @@ class Store:
         began = time.monotonic()
         try:
             self._folder = Folder(self._path)
-            with freed_blocks_used_again():
-                found = self._read()
+            found = self._read()
             self._note_facts(found, time.monotonic() - began)
         except (FormatError, LinkError, OSError) as error:
             raise self._unusable(error) from error

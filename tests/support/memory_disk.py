@@ -38,8 +38,8 @@ class MemoryDisk:
     def names(self) -> list[str]:
         return sorted(self.files)
 
-    def read(self, name: str) -> bytes:
-        return bytes(self.files[name])
+    def read(self, name: str, memory: bytearray) -> None:
+        memory[:] = self.files[name]
 
     def create(self, name: str, size: int) -> None:
         if not self._spares:

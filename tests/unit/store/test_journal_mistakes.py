@@ -182,7 +182,7 @@ def rot_is_cut_off(patch: Patch) -> None:
 def generation_outside_the_checksum(patch: Patch) -> None:
     """It is not looked at, either: the number and the chain may fit."""
 
-    def decode(data: bytes, at: int) -> Any:
+    def decode(data: bytearray, at: int) -> Any:
         found = original(data, at)
         name = layout.decode_header(data)
         return found._replace(generation=name.generation) if found is not None and name is not None else found
@@ -192,7 +192,7 @@ def generation_outside_the_checksum(patch: Patch) -> None:
 
 
 def chain_not_looked_at(patch: Patch) -> None:
-    def follows(data: bytes, segment: Any, end: Any) -> Any:
+    def follows(data: bytearray, segment: Any, end: Any) -> Any:
         envelope = layout.decode_envelope(data, segment.octets)
         return original(data, segment, replace(end, checksum=envelope.previous) if envelope else end)
 

@@ -217,4 +217,4 @@ def test_a_mark_is_written_when_there_is_news() -> None:
     assert disk.syncs == before
     writer.commit([frame(2)], sync=False)
     writer.mark()
-    assert layout.decode_mark(disk.read(layout.MARK)) == 1, "the second frame is not on disk"
+    assert layout.decode_mark(disk.files[layout.MARK]) == 1, "the second frame is not on disk"
