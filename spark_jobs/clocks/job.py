@@ -115,6 +115,7 @@ def timed(engine: Engine, workspace: Workspace, options: Options) -> Options:
     for row in engine.rows("select * from clock_segments"):
         of.setdefault(row["cluster"], []).append({**row, "evidence": {}})
     found = [piece for cluster in sorted(of) for piece in lines.pieces(of_rows(of[cluster]), cluster)]
+    options = replace(options, runs=bool(engine.rows(lines.RUNS)), skew=lines.skew(found))
     if not found:
         return options
     engine.table("clock_pieces", lines.PIECES, found)

@@ -9,6 +9,7 @@ it that their ts_mono says; all others are divided in the middle of what is unce
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, Final
@@ -24,6 +25,7 @@ PIECES: Final = (
     "cluster string, node string, w0 bigint, w1 bigint, boot string, m0 bigint, m1 bigint, except_boots string, "
     "offset_us bigint, slope double"
 )
+RUNS: Final = "select 1 as n from events_raw where pub_last > pub_first limit 1"
 Row = dict[str, Any]
 Place = tuple[Row, int, int]
 """(columns that say on which clock, ts_wall from, until)"""
@@ -79,6 +81,12 @@ select v.*, v.ts_wall - coalesce(k.offset_us + cast(floor((v.ts_wall - k.w0) * k
 from {events} as v
 left join (select *, xxhash64(cluster, node) as clock from clock_pieces) as k
   on k.clock = xxhash64(coalesce(v.cluster, ''), v.node) and v.ts_wall >= k.w0 and v.ts_wall < k.w1{told}"""
+
+
+def skew(found: Iterable[Row]) -> int:
+    """µs: no corrected time is further from ts_wall."""
+    ends = [(row["offset_us"], row["slope"] * (row["w1"] - row["w0"])) for row in found]
+    return max((abs(offset) + math.ceil(abs(more)) + 1 for offset, more in ends), default=0)
 
 
 def _points(segment: ClockSegment) -> list[Point]:

@@ -10,6 +10,7 @@ from spark_jobs.facts import job as facts
 from spark_jobs.messages import fans, reduced
 from spark_jobs.options import Options
 from spark_jobs.outages import query as windows
+from spark_jobs.sql.rows import takes
 from spark_jobs.workspace import Workspace
 
 _SIGHTS = "cluster string, producer string, pub bigint, place bigint, delivered bigint"
@@ -35,7 +36,7 @@ def clients(engine: Engine, workspace: Workspace, options: Options) -> None:
     engine.view("producer_outages", windows.producer_outages(shortest))
     engine.view("consumer_waits", windows.consumer_waits())
     engine.view("consumer_spans", windows.consumer_spans(shortest))
-    workspace.save(engine, "consumer_moments", windows.consumer_moments(options.events, options.clock))
+    _moments(engine, workspace, options)
     engine.view("consumer_outages", windows.consumer_outages(shortest))
     engine.view("parts", windows.parts())
     workspace.save(engine, "outages", windows.outages(shortest))
@@ -47,6 +48,16 @@ def _later_answers(engine: Engine, workspace: Workspace) -> None:
         workspace.save(engine, "later_answers", windows.later_answers())
     else:
         engine.view("later_answers", "select side, cluster, k, producer, pub, done as e from slow_waits where false")
+
+
+def _moments(engine: Engine, workspace: Workspace, options: Options) -> None:
+    """The view `consumer_moments`; a pass over the rows of that time only when there was a span."""
+    (span,) = engine.rows("select min(b) as b, max(e) as e from consumer_spans")
+    if span["b"] is None:
+        engine.table("consumer_moments", windows.MOMENTS, [])
+    else:
+        rows = takes(span["b"], span["e"], options.events, options.clock, options.skew, options.runs)
+        workspace.save(engine, "consumer_moments", windows.consumer_moments(rows))
 
 
 def _sights(engine: Engine, workspace: Workspace, options: Options) -> None:

@@ -37,10 +37,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from spark_jobs.sql.rows import takes
-
 SECOND: Final = 1_000_000
 MINUTE: Final = 60_000_000
+MOMENTS: Final = "cluster string, client_id string, span bigint, got int, ts bigint"
 WHY: Final = {1: "confirm", 2: "connection", 4: "deliver", 8: "go-ahead"}
 """Bits, in the order of the alphabet."""
 _AWAY: Final = "('connect', 'connect_refused', 'disconnected')"
@@ -245,12 +244,12 @@ def consumer_spans(shortest: int) -> str:
     return f"select cluster, client_id, b, e + {shortest} as e from ({spans})"
 
 
-def consumer_moments(events: str = "events_raw", clock: str = "ts_wall") -> str:
-    """What a consumer got (`got` = 1) or settled in its spans: cluster, client_id, span (its begin), got, ts."""
+def consumer_moments(rows: str) -> str:
+    """What a consumer got (`got` = 1) or settled in its spans: MOMENTS.  `rows`: as `takes` gives them."""
     minutes = _minutes("b", "e")
     return f"""
 select /*+ broadcast(s) */ s.cluster, s.client_id, s.b as span, case when t.code = 6 then 1 else 0 end as got, t.ts
-from (select *, div(ts, {MINUTE}) as minute from ({takes(events, clock)})) as t
+from (select *, div(ts, {MINUTE}) as minute from ({rows})) as t
 join (select *, {minutes} as minute from consumer_spans) as s
   on s.cluster = t.cluster and s.client_id = t.client_id and s.minute = t.minute and t.ts >= s.b and t.ts < s.e"""
 

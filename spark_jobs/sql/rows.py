@@ -51,7 +51,10 @@ def _span() -> str:
     )
 
 
-def _spread(columns: str, narrow: str, steps: str) -> str:
+def _spread(columns: str, narrow: str, steps: str, runs: bool) -> str:
+    """Without runs no row has to be made of another, which is half of the work on it."""
+    if not runs:
+        return f"select {columns}, {steps} row_ts as ts from (select *, pub_first as pub, ts as row_ts from {narrow})"
     all_of = "case when pub_last > pub_first then sequence(pub_first, pub_last) else array_repeat(pub_first, 1) end"
     spread = f"select {columns}, pub_first, pub_last, ts as row_ts, span, explode({all_of}) as pub from {narrow}"
     later = "div(span * (pub - pub_first), pub_last - pub_first)"
@@ -61,7 +64,7 @@ def _spread(columns: str, narrow: str, steps: str) -> str:
     )
 
 
-def messages(events: str = "events_raw", clock: str = _WALL, undone: str = NONE) -> str:
+def messages(events: str = "events_raw", clock: str = _WALL, undone: str = NONE, runs: bool = True) -> str:
     """One row a message and fact: cluster, producer, pub, code, flags, client, place, ts, done_ts (µs; of a run when
     its last message was).  `clock`: expression for a row's time.
 
@@ -75,7 +78,7 @@ def messages(events: str = "events_raw", clock: str = _WALL, undone: str = NONE)
     or (source <> 'client' and kind in ({quoted(EXPLAINED_BY)}) and not {undone}))
 )"""
     columns = "cluster, producer, code, flags, client, place"
-    return _spread(columns, narrow, "pub, row_ts + span as done_ts,")
+    return _spread(columns, narrow, "pub, row_ts + span as done_ts,", runs)
 
 
 def coded(events: str = "events_raw", clock: str = _WALL) -> str:
@@ -88,11 +91,16 @@ def coded(events: str = "events_raw", clock: str = _WALL) -> str:
 )"""
 
 
-def takes(events: str = "events_raw", clock: str = _WALL) -> str:
-    """What consumers got and settled, one row a message: cluster, client_id, code, ts."""
+def takes(
+    begin: int, end: int, events: str = "events_raw", clock: str = _WALL, skew: int = 0, runs: bool = True
+) -> str:
+    """What consumers got and settled from `begin` to `end`, and more, one row a message: cluster, client_id, code, ts.
+
+    What is asked of ts_wall is asked before the dear correction; a run is later than its row."""
+    since = f"(ts_wall >= {begin - skew} or pub_last > pub_first)" if runs else f"ts_wall >= {begin - skew}"
     narrow = f"""(
   select coalesce(cluster, '') as cluster, coalesce(client_id, '') as client_id, {_code()} as code, {clock} as ts,
     coalesce(pub_first, 0) as pub_first, coalesce(pub_last, 0) as pub_last, {_span()} as span
-  from {events} where source = 'client' and kind in {TAKES}
+  from {events} where source = 'client' and kind in {TAKES} and ts_wall < {end + skew} and {since}
 )"""
-    return _spread("cluster, client_id, code", narrow, "")
+    return _spread("cluster, client_id, code", narrow, "", runs)

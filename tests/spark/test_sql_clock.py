@@ -43,6 +43,8 @@ def test_corrected_time_is_that_of_the_solver(engine: Engine, tmp_path: Path) ->
     assert len(apart) > 100 and max(apart) <= STRAIGHT + 1
     moved = {row["node"] for row in rows if abs(row["ts_est"] - row["ts_wall"]) > 1_000_000}
     assert moved == {"node1", "node2"}
+    most = max(abs(row["ts_est"] - row["ts_wall"]) for row in rows)
+    assert most <= options.skew < 2 * most
 
 
 def test_a_clock_that_was_set_back_shows_each_time_once(engine: Engine, tmp_path: Path) -> None:
@@ -59,6 +61,14 @@ def test_a_clock_that_was_set_back_shows_each_time_once(engine: Engine, tmp_path
     assert max(offsets) - min(offsets) < 10_000
     assert max(offsets) - min(row["ts_wall"] - row["ts_mono"] for row in found) > 1_900_000
     assert len(found) == len([row for row in rows if row["node"] == "node2"])
+
+
+@pytest.mark.parametrize("last", [None, 0, 6, 7, 8])
+def test_runs_are_noticed(engine: Engine, tmp_path: Path, last: int | None) -> None:
+    rows = events(processes.kill().files)
+    alone = [{**row, "pub_last": row.get("pub_first")} for row in rows]
+    alone[len(alone) // 2] |= {"pub_first": 7, "pub_last": last}
+    assert solved(engine, tmp_path, alone).runs == (last == 8)
 
 
 def test_right_clocks_need_no_correction(engine: Engine, tmp_path: Path) -> None:
