@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from spark_jobs.cli.errors import UserError
+from spark_jobs.data import Row
 
 FORMAT: Final = "failover-report 1."
 OVERVIEW: Final = "report.json"
 _NAME: Final = re.compile(r"incident-(\d+)\.json")
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_jobs.cli import documents, engines, output
-from spark_jobs.cli.documents import OVERVIEW, Document, Row
+from spark_jobs.cli.documents import OVERVIEW, Document
 from spark_jobs.cli.errors import OK, UserError
 from spark_jobs.cli.values import number
+from spark_jobs.data import Row
 from spark_jobs.report.units import clock, duration
 from spark_jobs.solve.phases import NAMES as PHASES
 

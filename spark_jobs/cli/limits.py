@@ -17,7 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from spark_jobs.cli.documents import Document, Row
+from spark_jobs.cli.documents import Document
+from spark_jobs.data import Row
 from spark_jobs.report.units import duration, moment
 
 BREACH, NOT_KNOWN, POSSIBLE, WITHIN = "breach", "unknown", "possible", "ok"

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from spark_jobs.cli import common, engines, output, values
-from spark_jobs.cli.documents import OVERVIEW, Document, Row, load
+from spark_jobs.cli.documents import OVERVIEW, Document, load
 from spark_jobs.cli.errors import OK
+from spark_jobs.data import Row
 from spark_jobs.engine.base import Engine
 from spark_jobs.progress import Line, Quiet
 from spark_jobs.report.units import clock, date, duration

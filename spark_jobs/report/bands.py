@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from spark_jobs.data import Row
 from spark_jobs.solve.signs import CLUSTER, MANAGER, OWN, attr
 
-Row = Mapping[str, Any]
 _OPERATIONS: Final = {"promote": "promoted", "demote": "unpromoted", "stop": "down", "start": "unpromoted"}
 _OWN_ENDS: Final = ("stop", "fenced_self", "log_end")
 

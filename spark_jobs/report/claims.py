@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
+from spark_jobs.data import Row
 from spark_jobs.report import dual, headline, words
 from spark_jobs.report.elements import heading, table, time, tone
 from spark_jobs.report.evidence import Lines
 from spark_jobs.report.markup import Markup, joined, tag
 from spark_jobs.report.units import clock
-
-Row = Mapping[str, Any]
 
 
 def primaries(document: Row, lines: Lines) -> Markup | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
+from spark_jobs.data import Row
 from spark_jobs.report import words
 from spark_jobs.report.units import UNKNOWN, duration, with_error
 
-Row = Mapping[str, Any]
 WORDS: Final = {"certain": "YES", "possible": "possible", "": "not known", "excluded": "no"}
 """The worst first."""
 TONES: Final = {"certain": "bad", "possible": "doubt", "excluded": "good"}

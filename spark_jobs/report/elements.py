@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
+from spark_jobs.data import Row
 from spark_jobs.report import words
 from spark_jobs.report.evidence import bounds
 from spark_jobs.report.figures import Figure
 from spark_jobs.report.markup import Markup, joined, tag
 from spark_jobs.report.units import by_note, clock, moment
-
-Row = Mapping[str, Any]
 
 TONES: Final = {"good": "✓", "bad": "✗", "doubt": "?", "neutral": ""}
 

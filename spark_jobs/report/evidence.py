@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
+from spark_jobs.data import Row
 from spark_jobs.report import facts
 from spark_jobs.report.markup import Markup, joined, tag
 from spark_jobs.report.units import UNKNOWN, clock, error
 from spark_jobs.report.words import sentence
 from spark_jobs.schema import COLUMNS
 
-Row = Mapping[str, Any]
 LINES_SHOWN: Final = 400
 """Of one incident, at most; fewer if there are many incidents."""
 LONGEST: Final = 600

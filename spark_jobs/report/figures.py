@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from spark_jobs.data import Row
 from spark_jobs.report import dual
 from spark_jobs.report.headline import NO_CLIENTS, away, is_empty, longest, outage, phase, stood
 from spark_jobs.report.units import UNKNOWN, plural, with_error
 from spark_jobs.report.words import STAYED
 from spark_jobs.solve.phases import UNPROMOTED
 
-Row = Mapping[str, Any]
-Document = Mapping[str, Any]
 GOOD, BAD, DOUBT, NEUTRAL = "good", "bad", "doubt", "neutral"
 
 
@@ -27,13 +25,13 @@ class Figure:
     tone: str
 
 
-def figures(document: Document) -> list[Figure]:
+def figures(document: Row) -> list[Figure]:
     """The worst first."""
     made = [_service(document), _stood(document), _fate(document), _dual(document), _redundancy(document)]
     return sorted(made, key=lambda figure: figure.tone != BAD)
 
 
-def _service(document: Document) -> Figure:
+def _service(document: Row) -> Figure:
     incident, found = document["incident"], outage(document)
     if not incident["failover"] and incident["type"] in STAYED:
         return Figure("Service", "stayed", "the primary was not replaced", GOOD)
@@ -59,7 +57,7 @@ def _resources(rows: Sequence[Row]) -> Figure:
     return Figure("Resources away up to", away(longest), longest["resource"], NEUTRAL)
 
 
-def _unrestored(document: Document) -> Figure:
+def _unrestored(document: Row) -> Figure:
     """Clients that go on have found a primary, no matter who logged it."""
     ends = [outage["censored"] for outage in document["outages"]]
     if ends and not any(ends):
@@ -67,7 +65,7 @@ def _unrestored(document: Document) -> Figure:
     return Figure("Service", "not seen back", UNPROMOTED, BAD)
 
 
-def _stood(document: Document) -> Figure:
+def _stood(document: Row) -> Figure:
     union, worst = document["outage_union"], longest(document)
     if union is None and worst is None:
         return Figure("Clients", "unknown", NO_CLIENTS, DOUBT)
@@ -83,7 +81,7 @@ def _stood(document: Document) -> Figure:
     return Figure("Clients stood up to", stood(worst), f"{worst['client_id']}; {count}{why}", NEUTRAL)
 
 
-def _fate(document: Document) -> Figure:
+def _fate(document: Row) -> Figure:
     total = (document["messages"] or {}).get("total")
     return fate_figure(total)
 
@@ -100,7 +98,7 @@ def fate_figure(total: Row | None) -> Figure:
     return Figure("Messages lost", plural(lost, "message") if lost else "none", ", ".join(notes), tone)
 
 
-def _dual(document: Document) -> Figure:
+def _dual(document: Row) -> Figure:
     row, incident = dual.worst(document), document["incident"]
     if row is not None:
         text, margin = dual.WORDS[row["verdict"]], dual.signed_margin(row)
@@ -114,7 +112,7 @@ def _dual(document: Document) -> Figure:
     return Figure("Two primaries", "no", UNPROMOTED, GOOD)
 
 
-def _redundancy(document: Document) -> Figure:
+def _redundancy(document: Row) -> Figure:
     row = phase(document, "redundancy")
     if row["known"]:
         text = with_error(row["duration_us"], row["duration_lo_us"], row["duration_hi_us"])

@@ -9,13 +9,13 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from spark_jobs.data import Row
 from spark_jobs.engine.base import Engine
 from spark_jobs.report import document, html, markdown, png, ticket
 from spark_jobs.workspace import Workspace
 
 FORMATS: Final = ("html", "json", "md", "svg", "png")
 DEFAULT: Final = ("html", "json", "md", "svg")
-Row = Mapping[str, Any]
 _OURS: Final = re.compile(r"incident-(\d+)\.(json|svg|png)$")
 
 

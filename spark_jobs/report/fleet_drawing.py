@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
+from spark_jobs.data import Row
 from spark_jobs.report.axis import Axis
 from spark_jobs.report.markup import Markup, escaped, joined, shape, tag
 from spark_jobs.report.units import DAY, date, duration
 
-Row = Mapping[str, Any]
 WIDTH, HEIGHT = 720, 220
 LEFT, RIGHT, TOP, BOTTOM = 64.0, 708.0, 12.0, 190.0
 MARKS: Final = 2000

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from spark_jobs.data import Row
 from spark_jobs.report import words
 from spark_jobs.report.units import date, duration, moment, plural
 
 Fleet = Mapping[str, Any]
-Row = Mapping[str, Any]
 METRICS: Final = {
     **words.PHASES,
     "service": ("Service", "the first sign of death until the new primary served new connections"),

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
+from spark_jobs.data import Row
 from spark_jobs.report import dual, words
 from spark_jobs.report.units import UNKNOWN, by_note, clock, date, duration, moment, number, percent, plural, with_error
 from spark_jobs.solve.phases import UNFAILED
 
-Row = Mapping[str, Any]
-Document = Mapping[str, Any]
 NO_CLIENTS: Final = "no log of a client was read"
 
 
-def sentences(document: Document) -> list[str]:
+def sentences(document: Row) -> list[str]:
     told, fates, both = clients(document), fate(document), dual.sentence(document)
     parts = [fencing(document), resources(document), when(document), told, noticed(document), fates, both]
     parts.append(redundancy(document))
@@ -28,7 +27,7 @@ def sentences(document: Document) -> list[str]:
     return [part for part in (what(document), *ranked) if part]
 
 
-def short(document: Document) -> dict[str, Any]:
+def short(document: Row) -> dict[str, Any]:
     """The row of an incident in the overview."""
     incident, union = document["incident"], document["outage_union"] or {}
     total = (document["messages"] or {}).get("total") or {}
@@ -47,7 +46,7 @@ def short(document: Document) -> dict[str, Any]:
 # ---- what and when --------------------------------------------------------------------------------------------------
 
 
-def named(document: Document) -> str:
+def named(document: Row) -> str:
     """`blue: node crash, node1 → node2`"""
     cluster = f"{document['cluster']}: " if document["cluster"] else ""
     return f"{cluster}{title(document['incident'])}"
@@ -62,7 +61,7 @@ def title(incident: Row) -> str:
     return f"{name}, {old or new}" if old or new else str(name)
 
 
-def what(document: Document) -> str:
+def what(document: Row) -> str:
     incident = document["incident"]
     old = f"the primary {incident['old_primary']}" if incident["old_primary"] else "the primary"
     known: dict[str, str] = words.WORDS["happened"]
@@ -101,7 +100,7 @@ def _sentence(text: str, reason: str) -> str:
     return f"{text}: {reason}." if reason else f"{text}."
 
 
-def when(document: Document) -> str:
+def when(document: Row) -> str:
     incident = document["incident"]
     begin = f"It began at {moment(incident['begin'])}"
     if incident["end"] is None:
@@ -109,13 +108,13 @@ def when(document: Document) -> str:
     return f"{begin} and was over {duration(incident['end'] - incident['begin'])} later."
 
 
-def phase(document: Document, name: str) -> dict[str, Any]:
+def phase(document: Row, name: str) -> dict[str, Any]:
     """Its row; an unknown one if there is none."""
     missing = {"phase": name, "known": False, "note": "", "begin": None, "end": None, "duration_us": None}
     return next((row for row in document["phases"] if row["phase"] == name), missing)
 
 
-def told(document: Document) -> tuple[list[Row], str]:
+def told(document: Row) -> tuple[list[Row], str]:
     """(phases that are known or had begun, the others in one line); without a fail-over there are none."""
     if not document["incident"]["failover"] and document["incident"]["old_primary"] is None:
         return [], ""
@@ -124,7 +123,7 @@ def told(document: Document) -> tuple[list[Row], str]:
     return known, f"Not seen: {by_note(silent)}." if silent else ""
 
 
-def outage(document: Document) -> tuple[int, int | None, int | None] | None:
+def outage(document: Row) -> tuple[int, int | None, int | None] | None:
     """us: how long there was no service for new connections, at the least, at the most; None if unknown."""
     total = document["incident"]["total_us"]
     death = phase(document, "fault")
@@ -146,7 +145,7 @@ def advice(budget: Sequence[Row]) -> str:
     return f"{text}: {first['setting']} is {duration(setting)}; half of that would save about {duration(setting // 2)}."
 
 
-def fencing(document: Document) -> str:
+def fencing(document: Row) -> str:
     """Of an incident that is one."""
     row = phase(document, "fencing")
     if document["incident"]["type"] != "fencing" or not row["known"]:
@@ -155,7 +154,7 @@ def fencing(document: Document) -> str:
     return f"It took {length}: asked for at {clock(row['begin'])}, done at {clock(row['end'])}."
 
 
-def resources(document: Document) -> str:
+def resources(document: Row) -> str:
     """Which of Pacemaker's ordinary resources were away, and how long the longest."""
     found = document.get("resources") or []
     said = []
@@ -197,7 +196,7 @@ def away(row: Row) -> str:
 # ---- clients --------------------------------------------------------------------------------------------------------
 
 
-def longest(document: Document) -> dict[str, Any] | None:
+def longest(document: Row) -> dict[str, Any] | None:
     """The longest outage of a client; one without end before all others."""
     return max(document["outages"], key=lambda row: (bool(row["censored"]), *_length(row)), default=None)
 
@@ -212,7 +211,7 @@ def stood(row: Row) -> str:
     return f"more than {length}, never back" if row["censored"] else length
 
 
-def clients(document: Document) -> str:
+def clients(document: Row) -> str:
     union, worst = document["outage_union"], longest(document)
     if union is None and worst is None:
         return f"How long clients stood still is unknown: {NO_CLIENTS}."
@@ -227,7 +226,7 @@ def clients(document: Document) -> str:
     return f"{text}."
 
 
-def noticed(document: Document) -> str:
+def noticed(document: Row) -> str:
     row = phase(document, "fault")
     if row["end"] is None:
         return _sentence(row["note"] or UNFAILED, "")
@@ -245,7 +244,7 @@ def noticed(document: Document) -> str:
 # ---- messages -------------------------------------------------------------------------------------------------------
 
 
-def fate(document: Document) -> str:
+def fate(document: Row) -> str:
     total = (document["messages"] or {}).get("total")
     if total is None:
         return f"What became of messages is unknown: {NO_CLIENTS}."
@@ -268,7 +267,7 @@ def is_empty(total: Row) -> bool:
 # ---- redundancy -----------------------------------------------------------------------------------------------------
 
 
-def redundancy(document: Document) -> str:
+def redundancy(document: Row) -> str:
     row = phase(document, "redundancy")
     if row["known"]:
         length = with_error(row["duration_us"], row["duration_lo_us"], row["duration_hi_us"])
@@ -281,7 +280,7 @@ def redundancy(document: Document) -> str:
 # ---- over all -------------------------------------------------------------------------------------------------------
 
 
-def summary(overview: Document) -> list[str]:
+def summary(overview: Row) -> list[str]:
     """The first sentences of the report, the worst first."""
     rows: Sequence[Row] = overview["incidents"]
     total = (overview["messages"] or {}).get("total")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 from hashlib import sha256
-from typing import Any, Final
+from typing import Final
 
+from spark_jobs.data import Row
 from spark_jobs.report import dual, headline, losses, sections, words
 from spark_jobs.report.elements import elsewhere, gap, table, tone
 from spark_jobs.report.evidence import LINES_SHOWN
@@ -14,7 +15,6 @@ from spark_jobs.report.markup import Markup, joined, tag
 from spark_jobs.report.style import page_rules
 from spark_jobs.report.units import duration, moment, number, octets, offset, plural
 
-Row = Mapping[str, Any]
 GAPS_SHOWN: Final = 100
 FILES_SHOWN: Final = 200
 LINKS_SHOWN: Final = 20

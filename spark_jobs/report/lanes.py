@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
+from spark_jobs.data import Row
 from spark_jobs.report import scene, words
 from spark_jobs.report.bands import Band, Role
 from spark_jobs.report.canvas import CHARACTER, SEEN, Canvas, hatched, titled
 from spark_jobs.report.markup import Markup, joined, shape
 from spark_jobs.report.style import PATTERNS, STATE_COLOURS
-
-Row = Mapping[str, Any]
 
 _CLOSE: Final = 7.0
 """px: marks of one shape that are nearer are one."""

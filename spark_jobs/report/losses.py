@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
+from spark_jobs.data import Row
 from spark_jobs.report import headline, words
 from spark_jobs.report.elements import Cell, heading, table, tone
 from spark_jobs.report.markup import Markup, joined, tag
 from spark_jobs.report.units import clock, duration, number, plural
 from spark_jobs.schema import EXPLAINED_BY
-
-Row = Mapping[str, Any]
 
 IDS_SHOWN: Final = 100
 

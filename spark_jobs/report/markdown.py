@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
+from spark_jobs.data import Row
 from spark_jobs.report import dual, headline, losses, scene, words
 from spark_jobs.report.elements import elsewhere, gap, unknown
 from spark_jobs.report.evidence import Lines, bounds
 from spark_jobs.report.units import clock, date, duration, moment, number, offset, percent, plural, with_error
 
-Row = Mapping[str, Any]
 WIDTH: Final = 98
 IDS_SHOWN: Final = 20
 LINES_SHOWN: Final = 3

@@ -9,12 +9,12 @@ The format: Google's "Trace Event Format": events of `ph` X (a stretch), i (a mo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from spark_jobs.data import Row
 from spark_jobs.report import bands, headline, scene, words
 
-Row = Mapping[str, Any]
 Event = dict[str, Any]
 Lane = tuple[str, str, list[Event]]
 """Group, name, what is on it."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from spark_jobs.data import Row
 from spark_jobs.report import words
 from spark_jobs.report.bands import Edge, edge
 from spark_jobs.report.headline import phase
 from spark_jobs.report.units import with_error
 from spark_jobs.solve.signs import CLUSTER, MANAGER, OWN, attr, subject
 
-Row = Mapping[str, Any]
 _SERVICE: Final = ("detection", "decision", "fencing", "promotion", "recovering", "path", "first_client")
 _MUCH_LONGER: Final = 3
 

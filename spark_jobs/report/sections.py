@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from spark_jobs.data import Row
 from spark_jobs.report import claims, figures, headline, losses, scene, svg, words
 from spark_jobs.report.canvas import MEDIUM, NARROW, WIDE
 from spark_jobs.report.elements import figure_list, heading, table, time, tone, unknown
 from spark_jobs.report.evidence import LINES_SHOWN, Lines, entry
 from spark_jobs.report.markup import Markup, joined, shape, tag
 from spark_jobs.report.units import date, duration, moment, percent, signed, with_error
-
-Row = Mapping[str, Any]
 
 
 def incident(document: Row, most: int = LINES_SHOWN) -> Markup:

@@ -7,16 +7,14 @@ Lane names stand at the left; on a phone above the lanes.  A drawing is text, pa
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
+from spark_jobs.data import Row
 from spark_jobs.report import bands, lanes, scene, words
 from spark_jobs.report.axis import Axis
 from spark_jobs.report.canvas import LINE, WIDE, Canvas, CanvasLayout, spread, titled
 from spark_jobs.report.markup import Markup, joined, shape
 from spark_jobs.report.style import PATTERNS, STATE_COLOURS
 from spark_jobs.report.units import date, plural
-
-Row = Mapping[str, Any]
 
 
 def drawing(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
+from spark_jobs.data import Row
 from spark_jobs.report import headline, scene, svg
 from spark_jobs.report.canvas import LINE, WIDE, shortened
 from spark_jobs.report.evidence import bounds
@@ -13,7 +13,6 @@ from spark_jobs.report.markup import Markup, joined, shape
 from spark_jobs.report.style import FONT, LIGHT, drawing_rules
 from spark_jobs.report.units import clock, date
 
-Row = Mapping[str, Any]
 MARGIN: Final = 20.0
 _COLUMNS: Final = 150
 """Characters in a line of text."""

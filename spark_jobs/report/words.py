@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
-from spark_jobs.data import table
+from spark_jobs.data import Row, table
 from spark_jobs.solve.signs import MANAGER, attr
 
-Row = Mapping[str, Any]
 WORDS: Final = table(__package__, "words")
 PHASES: Final[dict[str, tuple[str, str]]] = {name: tuple(both) for name, both in WORDS["phases"].items()}
 """phase → (name, from where to where)"""

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.cli.compare import LONGER, NOT_SURE, ONLY_B, SAME, SHORTER, change
+from spark_jobs.cli.diff import LONGER, NOT_SURE, ONLY_B, SAME, SHORTER, change
 from spark_jobs.cli.limits import Measure
 from tests.spark.cli_documents import Program, incident, outage, overview, phase, with_total, written
 
