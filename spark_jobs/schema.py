@@ -66,8 +66,6 @@ MESSAGE_KINDS = _kinds("message")
 """A client's events about messages: nearly all rows."""
 CLIENT_KINDS = MESSAGE_KINDS | _kinds("client")
 CLUSTER_KINDS = _kinds("cluster")
-READER_KINDS = frozenset({"torn"})
-"""What parsers say themselves: a last line without its end."""
 KINDS = {
     "broker": BROKER_KINDS,
     "client": CLIENT_KINDS,

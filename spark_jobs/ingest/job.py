@@ -23,12 +23,13 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from spark_jobs import schema
+from spark_jobs.bundle import Progress
 from spark_jobs.engine import delta
 from spark_jobs.engine.base import Engine, Row, Written
 from spark_jobs.engine.spark import SparkEngine
@@ -68,12 +69,11 @@ def run(
     workspace: Workspace,
     inputs: Sequence[str],
     settings: IngestSettings | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Ingested:
     """`progress`: octets of input that were read, of how many.
 
     Raises IngestError, BundleError (an input that cannot be read), ZoneError, WrongVersion."""
-    settings = settings or IngestSettings()
     if not inputs:
         raise IngestError("no input, wanted at least one folder, tarball, file or URL")
     workspace.begin(engine)
@@ -82,16 +82,15 @@ def run(
     before = _events(catalog)
     given, paths, urls = ingest_given.sorted_out(engine, inputs)
     changed = ingest_given.add(engine, catalog, given)
-    if paths:
-        changed |= _paths(engine, workspace, catalog, paths, settings, progress)
-    if urls:
-        changed |= _urls(engine, workspace, catalog, urls, settings, progress)
+    reading = _Reading(engine, workspace.path(EVENTS), catalog, settings or IngestSettings(), progress)
+    changed |= bool(paths) and reading.paths(labels(paths))
+    changed |= bool(urls) and reading.urls(labels(urls))
     return _done(engine, workspace, catalog, before, changed)
 
 
 def _done(engine: Engine, workspace: Workspace, catalog: Catalog, before: int, changed: bool) -> Ingested:
     if changed:
-        twice.drop(engine, workspace.path(EVENTS), catalog, f"r{_run(catalog):05d}")
+        twice.drop(engine, workspace.path(EVENTS), catalog, _prefix(catalog))
     if not catalog.parts and workspace.format == PARQUET:  # so that there is a table
         engine.keep(workspace.path(EVENTS), schema.ddl(), [])
         catalog.parts = engine.parts(workspace.path(EVENTS))
@@ -132,7 +131,7 @@ def tidy(engine: Engine, workspace: Workspace, before: int | None, size: int = J
     joined = 0
     for number, names in enumerate(_small(engine, path, catalog, spans, size)):
         delta.load(engine, "small_parts", path, schema.ddl(), only=names)
-        made = engine.append("select * from small_parts", path, f"r{_run(catalog):05d}-joined-{number}")
+        made = engine.append("select * from small_parts", path, f"{_prefix(catalog)}-joined-{number}")
         catalog.parts = [name for name in catalog.parts if name not in names] + made
         joined += len(names)
     if old and before is not None:
@@ -174,38 +173,79 @@ def has_late(engine: Engine, workspace: Workspace) -> bool:
     return any(row["certainty"] == LATE for row in Catalog.load(engine, workspace).notes)
 
 
-# ---- paths ----------------------------------------------------------------------------------------------------------
+# ---- reading --------------------------------------------------------------------------------------------------------
 
 
-def _paths(
-    engine: Engine,
-    workspace: Workspace,
-    catalog: Catalog,
-    paths: Sequence[str],
-    settings: IngestSettings,
-    progress: Callable[[int, int], None] | None,
-) -> bool:
-    scratch = Path(tempfile.mkdtemp(prefix="failover-report-", dir=settings.scratch))
-    named = labels(paths)
-    try:
-        with ingest_local.Local(named, progress, scratch) as local:
-            _something(local.found, named)
-            outcome = ingest_local.ingest(local, catalog.files, settings, scratch, f"r{_run(catalog):05d}")
-        engine.put([scratch / name for name in outcome.parts], workspace.path(EVENTS))
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-    return _entered(engine, workspace, catalog, outcome)
-
-
-def _run(catalog: Catalog) -> int:
+def _prefix(catalog: Catalog) -> str:
     """Numbers of runs go up, so names of parts never come again."""
     numbers = [int(name[1:6]) for name in catalog.parts if _OURS.match(name)]
-    return max(numbers, default=0) + 1
+    return f"r{max(numbers, default=0) + 1:05d}"
 
 
-def _something(found: Iterable[Found], named: Mapping[str, str]) -> None:
+@dataclass(frozen=True)
+class _Reading:
+    """Reads inputs (path or URL → label) into `place`, and enters them into the catalog; each is True if events_raw has
+    changed."""
+
+    engine: Engine
+    place: str
+    catalog: Catalog
+    settings: IngestSettings
+    progress: Progress | None
+
+    def paths(self, named: Mapping[str, str]) -> bool:
+        scratch = Path(tempfile.mkdtemp(prefix="failover-report-", dir=self.settings.scratch))
+        try:
+            with ingest_local.Local(named, self.progress, scratch) as local:
+                _something(local.found, named)
+                known, prefix = self.catalog.files, _prefix(self.catalog)
+                outcome = ingest_local.ingest(local, known, self.settings, scratch, prefix)
+            self.engine.put([scratch / name for name in outcome.parts], self.place)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        return self._entered(outcome)
+
+    def urls(self, named: Mapping[str, str]) -> bool:
+        if not isinstance(self.engine, SparkEngine):
+            raise IngestError(f"{next(iter(named))}: only Spark reads URLs")
+        from spark_jobs.ingest.tasks import Tasks
+
+        tasks = Tasks(self.engine, named, self.settings, self.place, _prefix(self.catalog))
+        outcome = tasks.ingest(self.catalog.files, self.progress)
+        _something(tasks.found, named)
+        return self._entered(outcome)
+
+    def _entered(self, outcome: Outcome) -> bool:
+        catalog = self.catalog
+        old = {name: catalog.files.pop(name) for name in outcome.replaced if name in catalog.files}
+        stale = {state.part for state in old.values() if state.part}
+        new = [*outcome.parts, *self._kept(stale)]
+        catalog.files |= outcome.states
+        catalog.parts = [name for name in catalog.parts if name not in stale] + new
+        for name in old.keys() - outcome.states.keys():
+            catalog.blame(name, ())
+        for name, (since, faults) in outcome.faults.items():
+            catalog.blame(name, faults, since)
+        kept = (row for row in catalog.notes if row["certainty"] in APART or row["cluster"] not in outcome.notes)
+        catalog.notes = [*kept, *(row for rows in outcome.notes.values() for row in rows)]
+        return bool(new) or bool(stale)
+
+    def _kept(self, stale: set[str]) -> list[str]:
+        """Files that tasks wrote hold rows of several logs: those of logs that were not read again are written anew."""
+        sharing = {name: state for name, state in self.catalog.files.items() if state.part in stale}
+        made: list[str] = []
+        for part in sorted({str(state.part) for state in sharing.values()}):
+            mine = [name for name, state in sharing.items() if state.part == part]
+            self.engine.load("stale_part", f"{self.place}/{part}")
+            query = f"select * from stale_part where file in ({quoted(mine)})"
+            names = self.engine.append(query, self.place, f"{part.split('.')[0]}k")
+            made += names
+            self.catalog.files |= {name: replace(self.catalog.files[name], part=names[0]) for name in mine}
+        return made
+
+
+def _something(found: Sequence[Found], named: Mapping[str, str]) -> None:
     """Raises IngestError for an input without any log."""
-    found = list(found)
     for path, label in named.items():
         inside = [file for file in found if file.input == label]
         if any(file.kind for file in inside):
@@ -213,56 +253,3 @@ def _something(found: Iterable[Found], named: Mapping[str, str]) -> None:
         why = "; ".join(f"{file.name}: {file.why or 'no log that we know'}" for file in inside[:_SHOWN]) or "empty"
         more = f"; and {len(inside) - _SHOWN} more" if len(inside) > _SHOWN else ""
         raise IngestError(f"{path}: nothing that can be read ({why}{more})")
-
-
-def _entered(engine: Engine, workspace: Workspace, catalog: Catalog, outcome: Outcome) -> bool:
-    """Enters the result of a reading into the catalog; True if events_raw has changed."""
-    old = {name: catalog.files.pop(name) for name in outcome.replaced if name in catalog.files}
-    stale = {state.part for state in old.values() if state.part}
-    new = [*outcome.parts, *_kept(engine, workspace, catalog, stale)]
-    catalog.files |= outcome.states
-    catalog.parts = [name for name in catalog.parts if name not in stale] + new
-    for name in old.keys() - outcome.states.keys():
-        catalog.blame(name, ())
-    for name, (since, faults) in outcome.faults.items():
-        catalog.blame(name, faults, since)
-    kept = (row for row in catalog.notes if row["certainty"] in APART or row["cluster"] not in outcome.notes)
-    catalog.notes = list(kept)
-    catalog.notes += [row for rows in outcome.notes.values() for row in rows]
-    return bool(new) or bool(stale)
-
-
-def _kept(engine: Engine, workspace: Workspace, catalog: Catalog, stale: set[str]) -> list[str]:
-    """Files that tasks wrote hold rows of several logs: those of logs that were not read again are written anew."""
-    sharing = {name: state for name, state in catalog.files.items() if state.part in stale}
-    made: list[str] = []
-    for part in sorted({str(state.part) for state in sharing.values()}):
-        mine = [name for name, state in sharing.items() if state.part == part]
-        engine.load("stale_part", f"{workspace.path(EVENTS)}/{part}")
-        query = f"select * from stale_part where file in ({quoted(mine)})"
-        names = engine.append(query, workspace.path(EVENTS), f"{part.split('.')[0]}k")
-        made += names
-        catalog.files |= {name: replace(catalog.files[name], part=names[0]) for name in mine}
-    return made
-
-
-# ---- URLs -----------------------------------------------------------------------------------------------------------
-
-
-def _urls(
-    engine: Engine,
-    workspace: Workspace,
-    catalog: Catalog,
-    urls: Sequence[str],
-    settings: IngestSettings,
-    progress: Callable[[int, int], None] | None,
-) -> bool:
-    if not isinstance(engine, SparkEngine):
-        raise IngestError(f"{urls[0]}: only Spark reads URLs")
-    from spark_jobs.ingest.tasks import Tasks
-
-    named = labels(urls)
-    tasks = Tasks(engine, named, settings, workspace.path(EVENTS), f"r{_run(catalog):05d}")
-    outcome = tasks.ingest(catalog.files, progress)
-    _something(tasks.found, named)
-    return _entered(engine, workspace, catalog, outcome)

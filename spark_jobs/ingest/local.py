@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from spark_jobs.bundle import Bundle, BundleError, File
+from spark_jobs.bundle import Bundle, BundleError, File, Progress
 from spark_jobs.engine.base import Row
 from spark_jobs.ingest import texts
 from spark_jobs.ingest.plan import COVERING, SEGMENTS, Found, Task, head_of, inside, logs_to_read, plan
@@ -23,8 +23,6 @@ from spark_jobs.parse import detect
 from spark_jobs.parse.broker_text import node_of
 from spark_jobs.parse.context import Context, Fault
 from spark_jobs.parse.json_blocks import Names
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass
@@ -191,25 +189,13 @@ def _texts(
 ) -> None:
     for cluster, chosen in sorted(logs_to_read(tasks).items()):
         covers = covers_of({**known, **outcome.states}.values(), cluster)
-        _cluster(local, cluster, chosen, covers, wanted, parts, outcome)
-
-
-def _cluster(
-    local: Local,
-    cluster: str,
-    tasks: Sequence[Task],
-    covers: Sequence[Cover],
-    wanted: IngestSettings,
-    parts: Parts,
-    outcome: Outcome,
-) -> None:
-    listed = [_text(task) for task in tasks]
-    found = texts.almanac_of(texts.surveyed(listed), listed, wanted.zones, wanted.now)
-    outcome.notes[cluster] = texts.notes_of(found, cluster)
-    for number, (task, text) in enumerate(zip(tasks, listed, strict=True)):
-        done = texts.read(text, cluster, found, wanted.zones, covers)
-        part = parts.single(done.rows, f"text-{len(outcome.notes)}-{number}")
-        outcome.enter(task, done.columns(local.why(task.found.place.name)) | {"part": part}, done.tally.faults)
+        listed = [_text(task) for task in chosen]
+        found = texts.almanac_of(texts.surveyed(listed), listed, wanted.zones, wanted.now)
+        outcome.notes[cluster] = texts.notes_of(found, cluster)
+        for number, (task, text) in enumerate(zip(chosen, listed, strict=True)):
+            done = texts.read(text, cluster, found, wanted.zones, covers)
+            part = parts.single(done.rows, f"text-{len(outcome.notes)}-{number}")
+            outcome.enter(task, done.columns(local.why(task.found.place.name)) | {"part": part}, done.tally.faults)
 
 
 def covers_of(states: Iterable[State], cluster: str) -> list[Cover]:

@@ -112,52 +112,36 @@ def _chunks(file: BinaryIO) -> Iterator[bytes]:
 # ---- facts about a segment ------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Summary:
-    """Of a segment's rows: the times, and what its processes cover; `seqs`: process → first, last."""
+def summed(resume: Resume, rows: pa.Table) -> None:
+    """Enters the times of a segment's next rows, and what its processes cover."""
+    _numbers(resume, rows.select(["proc", "seq"]))
+    ends = pc.min_max(rows["ts_wall"]).as_py()
+    if ends["min"] is None:
+        return
+    resume.first_ts = ends["min"] if resume.first_ts is None else min(resume.first_ts, ends["min"])
+    resume.last_ts = ends["max"] if resume.last_ts is None else max(resume.last_ts, ends["max"])
+    if pc.all(pc.equal(rows["source"], "client")).as_py():
+        return
+    timed = pc.and_(pc.is_in(rows["source"], _COVERING), rows["ts_wall"].is_valid())  # a torn line has no time
+    chosen = rows.filter(timed).select(["node", "source", "proc", "ts_wall"])
+    grouped = chosen.group_by(["node", "source", "proc"]).aggregate([("ts_wall", "min"), ("ts_wall", "max")])
+    ids = _broker_ids(rows)
+    for row in grouped.to_pylist():
+        proc = row["proc"] or ""
+        first, last = row["ts_wall_min"], row["ts_wall_max"]
+        resume.cover(Cover(row["node"], row["source"], proc, first, last, ids.get(proc, "")))
 
-    first_ts: int | None = None
-    last_ts: int | None = None
-    covers: dict[tuple[str, str, str], Cover] = field(default_factory=dict)
-    seqs: dict[str, tuple[int, int]] = field(default_factory=dict)
 
-    @staticmethod
-    def of(resume: Resume) -> Summary:
-        covers = {cover.key: cover for cover in resume.covers}
-        return Summary(resume.first_ts, resume.last_ts, covers, dict(resume.seqs))
-
-    def add(self, rows: pa.Table) -> None:
-        self._numbers(rows.select(["proc", "seq"]))
-        ends = pc.min_max(rows["ts_wall"]).as_py()
-        if ends["min"] is None:
-            return
-        self._times(ends["min"], ends["max"])
-        if pc.all(pc.equal(rows["source"], "client")).as_py():
-            return
-        timed = pc.and_(pc.is_in(rows["source"], _COVERING), rows["ts_wall"].is_valid())  # a torn line has no time
-        chosen = rows.filter(timed).select(["node", "source", "proc", "ts_wall"])
-        grouped = chosen.group_by(["node", "source", "proc"]).aggregate([("ts_wall", "min"), ("ts_wall", "max")])
-        ids = _broker_ids(rows)
-        for row in grouped.to_pylist():
-            proc = row["proc"] or ""
-            first, last = row["ts_wall_min"], row["ts_wall_max"]
-            cover = Cover(row["node"], row["source"], proc, first, last, ids.get(proc, ""))
-            self.covers[cover.key] = cover.joined(self.covers.get(cover.key))
-
-    def _numbers(self, rows: pa.Table) -> None:
-        name = rows["proc"][0].as_py() if len(rows) else None
-        if name is not None and not rows["proc"].null_count and pc.all(pc.equal(rows["proc"], name)).as_py():
-            found = [{"proc": name, "seq_min": pc.min(rows["seq"]).as_py(), "seq_max": pc.max(rows["seq"]).as_py()}]
-        else:
-            found = rows.group_by("proc").aggregate([("seq", "min"), ("seq", "max")]).to_pylist()
-        for row in found:
-            if row["proc"] and row["seq_min"] is not None:
-                first, last = self.seqs.get(row["proc"], (row["seq_min"], row["seq_max"]))
-                self.seqs[row["proc"]] = min(first, row["seq_min"]), max(last, row["seq_max"])
-
-    def _times(self, first: int, last: int) -> None:
-        self.first_ts = first if self.first_ts is None else min(self.first_ts, first)
-        self.last_ts = last if self.last_ts is None else max(self.last_ts, last)
+def _numbers(resume: Resume, rows: pa.Table) -> None:
+    name = rows["proc"][0].as_py() if len(rows) else None
+    if name is not None and not rows["proc"].null_count and pc.all(pc.equal(rows["proc"], name)).as_py():
+        found = [{"proc": name, "seq_min": pc.min(rows["seq"]).as_py(), "seq_max": pc.max(rows["seq"]).as_py()}]
+    else:
+        found = rows.group_by("proc").aggregate([("seq", "min"), ("seq", "max")]).to_pylist()
+    for row in found:
+        if row["proc"] and row["seq_min"] is not None:
+            first, last = resume.seqs.get(row["proc"], (row["seq_min"], row["seq_max"]))
+            resume.seqs[row["proc"]] = min(first, row["seq_min"]), max(last, row["seq_max"])
 
 
 def _broker_ids(rows: pa.Table) -> dict[str, str]:
@@ -170,7 +154,8 @@ def _broker_ids(rows: pa.Table) -> dict[str, str]:
 
 @dataclass
 class Segment:
-    """One to be read.  `context`: its tally goes on with the counts of `resume`.  `names`: shared by similar ones."""
+    """One to be read.  `context`: its tally goes on with the counts of `resume`, where an earlier reading ended.
+    `names`: shared by similar ones.  `after`: where this one ends."""
 
     name: str
     kind: str
@@ -178,22 +163,19 @@ class Segment:
     resume: Resume
     open: Callable[[], BinaryIO]
     names: Names = field(default_factory=Names)
-    summary: Summary = field(default_factory=Summary)
     damaged: str | None = None
     octets: int = 0
-    added: int = 0
     ends: list[Event] = field(default_factory=list)
-    after: Resume = field(default_factory=Resume)
 
     def __post_init__(self) -> None:
         for name in COUNTS:
             setattr(self.context.tally, name, self.resume.counts.get(name, 0))
-        self.summary = Summary.of(self.resume)
         self.octets = self.resume.octets
+        self.after = deepcopy(self.resume)
         first = {"source": SOURCES[self.kind], "cluster": self.context.cluster, "node": self.context.node}
         self._joined = Joined(self.name, self.context, self.resume.common or first)
         self._reader = Reader(self.name, self.context.cluster, self.context.node, self.names)
-        self.after = self._resume(self.octets)
+        self._ended(self.octets)
 
     @property
     def since(self) -> int:
@@ -202,10 +184,9 @@ class Segment:
 
     def columns(self) -> dict[str, Any]:
         """Of its State, when it has been read."""
-        counts = {name: getattr(self.context.tally, name) for name in COUNTS}
         times = {"first_ts": self.after.first_ts, "last_ts": self.after.last_ts}
         damage = {} if self.damaged is None else {"state": "damaged", "why": self.damaged}
-        return {**counts, **times, **damage, "octets": self.octets, "resume": self.after.text()}
+        return {**self._counts(), **times, **damage, "octets": self.octets, "resume": self.after.text()}
 
     def pieces(self) -> Iterator[Piece]:
         with self.open() as file:
@@ -219,27 +200,23 @@ class Segment:
         made = self._joined.rows(block)
         tables = [found for found in (block.table, table(made) if made else None) if found is not None and len(found)]
         self.octets = piece.octets
-        if piece.whole:
-            self._count(tables)
-            self.after = self._resume(piece.octets)
-            return tables
-        self.ends = [row for found in tables for row in rows_of(found)]
-        return []
-
-    def _count(self, tables: Iterable[pa.Table]) -> None:
+        if not piece.whole:
+            self.ends = [row for found in tables for row in rows_of(found)]
+            return []
         for found in tables:
-            self.summary.add(found)
-            self.added += len(found)
+            summed(self.after, found)
+        self._ended(piece.octets)
+        return tables
 
     def _damage(self, line_no: int, error: BaseException) -> None:
         self.damaged = f"damaged behind line {line_no}: {error}"
 
-    def _resume(self, octets: int) -> Resume:
-        counts = {name: getattr(self.context.tally, name) for name in COUNTS}
-        covers = [self.summary.covers[key] for key in sorted(self.summary.covers)]
-        common = {name: value for name, value in self._joined.common.items() if name in COMMON}
-        summary = self.summary
-        return Resume(octets, counts, common, deepcopy(covers), summary.first_ts, summary.last_ts, dict(summary.seqs))
+    def _counts(self) -> dict[str, int]:
+        return {name: getattr(self.context.tally, name) for name in COUNTS}
+
+    def _ended(self, octets: int) -> None:
+        self.after.octets, self.after.counts = octets, self._counts()
+        self.after.common = {name: value for name, value in self._joined.common.items() if name in COMMON}
 
 
 def rows_of(found: pa.Table) -> list[Event]:

@@ -61,6 +61,12 @@ class Resume:
     last_ts: int | None = None
     seqs: dict[str, tuple[int, int]] = field(default_factory=dict)
 
+    def cover(self, cover: Cover) -> None:
+        """Enters what a process says of itself in some more lines."""
+        known = {one.key: one for one in self.covers}
+        known[cover.key] = cover.joined(known.get(cover.key))
+        self.covers = [known[key] for key in sorted(known)]
+
     def text(self) -> str:
         return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
 

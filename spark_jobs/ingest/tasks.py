@@ -19,6 +19,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_jobs import schema
+from spark_jobs.bundle import Progress
 from spark_jobs.engine.spark import SparkEngine
 from spark_jobs.ingest import texts, workers
 from spark_jobs.ingest.given import IngestError
@@ -37,7 +38,6 @@ _OPTIONS: Final = {
 }
 """A row is a whole file, so a batch of one; half a gigabyte of JSON is a Parquet file of some 20 MB."""
 _CONTENT: Final = ("path", "modificationTime", "content")
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from spark_jobs.bundle import Bundle, BundleError, File
 from spark_jobs.ingest import texts
 from spark_jobs.ingest.local import found_of
+from spark_jobs.ingest.plan import Found
 from spark_jobs.ingest.segments import Segment
 from spark_jobs.ingest.tables import Resume
 from spark_jobs.parse.context import Context
@@ -78,29 +79,21 @@ def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         found: list[dict[str, Any]] = []
         try:
             with _opened(row) as (bundle, path):
-                found += [_seen(file, _inner(file, path), row["path"]) for file in bundle]
-                found += [_refused(row["path"], refused.name, refused.why) for refused in bundle.refused]
+                found += [_seen(file, _inner(file, path)) for file in bundle]
+                found += [_refused(refused.name, refused.why) for refused in bundle.refused]
         except BundleError as error:
-            found.append(_refused(row["path"], "", str(error)))
-        yield from arrow(LOOK, found).to_batches()
+            found.append(_refused("", str(error)))
+        yield from arrow(LOOK, ({**one, "url": row["path"]} for one in found)).to_batches()
 
 
-def _refused(url: str, inner: str, why: str) -> dict[str, Any]:
-    return {
-        "url": url, "inner": inner, "mtime": 0, "size": 0, "kind": "", "head": "", "named": "", "open": False,
-        "why": why,
-    }  # fmt: skip
+def _refused(inner: str, why: str) -> dict[str, Any]:
+    return vars(Found("", "", "", 0, 0, why=why)) | {"inner": inner}
 
 
-def _seen(file: File, inner: str, url: str) -> dict[str, Any]:
+def _seen(file: File, inner: str) -> dict[str, Any]:
     found = found_of(file, "")
-    text = texts.Text(file.name, found.kind, file.mtime, file.lines)
-    surveys = texts.surveyed([text])
-    return {
-        "url": url, "inner": inner, "mtime": found.mtime, "size": found.size, "kind": found.kind, "head": found.head,
-        "named": found.named, "open": found.open, "why": found.why,
-        "survey": pickle.dumps(surveys[0]) if surveys else None,
-    }  # fmt: skip
+    surveys = texts.surveyed([texts.Text(file.name, found.kind, file.mtime, file.lines)])
+    return vars(found) | {"inner": inner, "survey": pickle.dumps(surveys[0]) if surveys else None}
 
 
 class Reading(Protocol):

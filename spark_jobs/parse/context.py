@@ -57,14 +57,6 @@ class Tally:
         if len(self.faults) < NAMED:
             self.faults.append(Fault(file, line_no, _shown(value), wanted))
 
-    def add(self, other: Tally) -> None:
-        """The sum of two files; the first faults are kept."""
-        for name in ("lines", "events", "unknown", "torn", "faulty", "continued", "dropped", "undated"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.unknown_by.update(other.unknown_by)
-        self.notes += [note for note in other.notes if note not in self.notes]
-        self.faults = (self.faults + other.faults)[:NAMED]
-
 
 @dataclass
 class Context:

@@ -154,10 +154,6 @@ def test_a_run_that_contradicts_itself_is_one_message_and_a_fault() -> None:
 def test_only_the_first_faults_are_kept_and_all_are_counted() -> None:
     _, tally = read(*[b"x\n"] * 250)
     assert tally.faulty == 250 and len(tally.faults) == 100
-    both = Tally()
-    both.add(tally)
-    both.add(tally)
-    assert (both.faulty, both.lines, len(both.faults)) == (500, 500, 100)
 
 
 def test_a_long_value_is_cut_in_its_message() -> None:

@@ -39,16 +39,14 @@ READ_ONLY = {column.name for column in schema.COLUMNS if not column.written}
 
 def segments(directory: Path) -> tuple[list[dict[str, Any]], Tally]:
     """All event segments below, read as the jobs read them."""
-    rows, tally = [], Tally()
+    rows, context = [], Context()
     with Bundle(directory) as bundle:
         for file in bundle:
             kind = detect(file.name, file.head())
             if kind in ("broker_json", "client_json"):
-                context = Context()
                 rows += PARSERS[kind](file.name, file.lines(), context)
-                tally.add(context.tally)
         assert not bundle.refused
-    return rows, tally
+    return rows, context.tally
 
 
 JSON_SCHEMA = schema.json_schema()
