@@ -21,10 +21,9 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any, Final
 
-from spark_jobs.fleet import compare, survival
+from spark_jobs.fleet import compare, quantiles, survival
 from spark_jobs.fleet.margins import margins
 from spark_jobs.fleet.record import METRICS, SUMS, Row, merged
-from spark_jobs.solve import quantiles
 from spark_jobs.solve.causes import NEEDS_PRIMARY
 
 FORMAT: Final = "failover-fleet 1.0"

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from spark_jobs.clocks.segments import of_moment
 from spark_jobs.engine.base import Engine
-from spark_jobs.report import facts, headline, lane, sums
+from spark_jobs.report import facts, headline, sums
 from spark_jobs.report.tables import Row, Tables
 from spark_jobs.workspace import Workspace
 
@@ -207,7 +207,7 @@ def _document(number: int, incident: Row, span: tuple[int, int], found: _All, se
         "outages": outages[:OUTAGES_SHOWN],
         "outages_more": max(0, len(outages) - OUTAGES_SHOWN),
         "outage_union": union,
-        "lane": lane.of(outages, union["clients"] if union else None),
+        "lane": sums.lane(outages, union["clients"] if union else None),
         "messages": _messages(found, incident),
         "clocks": of_moment(found.about("clock_segments", cluster), span[0]),
         "gaps": _gaps(found, incident, span),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from spark_jobs.data import Row
-from spark_jobs.report.axis import Axis
+from spark_jobs.report.canvas import Axis
 from spark_jobs.report.markup import Markup, escaped, joined, shape, tag
 from spark_jobs.report.units import DAY, date, duration
 

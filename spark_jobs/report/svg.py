@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from spark_jobs.data import Row
 from spark_jobs.report import bands, lanes, scene, words
-from spark_jobs.report.axis import Axis
-from spark_jobs.report.canvas import LINE, WIDE, Canvas, CanvasLayout, spread, titled
+from spark_jobs.report.canvas import LINE, WIDE, Axis, Canvas, CanvasLayout, spread, titled
 from spark_jobs.report.markup import Markup, joined, shape
 from spark_jobs.report.style import PATTERNS, STATE_COLOURS
 from spark_jobs.report.units import date, plural

@@ -24,8 +24,6 @@ def rows(found: Sequence[Phase], incident: Incident, facts: Facts) -> list[Row]:
     settings = _settings(incident, facts)
     made = [
         {
-            "cluster": incident.cluster,
-            "incident": incident.id,
             "phase": phase.name,
             "duration_us": phase.duration,
             "share": (phase.duration or 0) / total if total else 0.0,

@@ -70,14 +70,7 @@ def find(
     earlier = [other for other in incidents if other.begin < incident.begin]
     scene = Scene(incident, facts, incident.facts(facts), phases, near, earlier)
     return [
-        {
-            "cluster": incident.cluster,
-            "incident": incident.id,
-            "rule": name,
-            "text": text,
-            "confidence": confidence,
-            "evidence": places(lines),
-        }
+        {"rule": name, "text": text, "confidence": confidence, "evidence": places(lines)}
         for name, rule in RULES.items()
         for text, confidence, lines in rule(scene)
     ]

@@ -146,7 +146,6 @@ def _row(incident: Incident, facts: Facts) -> Row:
     file, line = place(first) if first else ("", 0)
     cause = incident.cause
     return {
-        "cluster": incident.cluster,
         "incident": incident.id,
         "begin": incident.begin,
         "end": incident.end,

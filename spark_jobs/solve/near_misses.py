@@ -17,12 +17,11 @@ Row = dict[str, Any]
 _NEVER_READY: Final = ("joining", "catchup", "standalone")
 
 
-def rows(found: Sequence[Span], facts: Facts, cluster: str = "") -> list[Row]:
+def rows(found: Sequence[Span], facts: Facts) -> list[Row]:
     """Near misses: kind, node, at, text, evidence."""
-    made = [
+    return [
         row for span in found for row in (*_not_ready(span, facts), *_beyond(span, found), *_unreplicated(span, facts))
     ]
-    return [{"cluster": cluster, **row} for row in made]
 
 
 def _near(kind: str, span: Span, text: str, *evidence: Event) -> Row:

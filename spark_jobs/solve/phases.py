@@ -67,14 +67,14 @@ def find(incident: Incident, facts: Facts) -> list[Phase]:
     return [scene.fault(), *scene.cluster(), *scene.service(), *scene.clients(), scene.redundancy()]
 
 
-def rows(found: Iterable[Phase], incident: Incident) -> list[Row]:
+def rows(found: Iterable[Phase]) -> list[Row]:
     """As the table `phases` has them."""
-    return [_row(number, phase, incident) for number, phase in enumerate(found)]
+    return [_row(number, phase) for number, phase in enumerate(found)]
 
 
-def _row(number: int, phase: Phase, incident: Incident) -> Row:
+def _row(number: int, phase: Phase) -> Row:
     limits = phase.limits
-    row: Row = {"cluster": incident.cluster, "incident": incident.id, "number": number, "phase": phase.name}
+    row: Row = {"number": number, "phase": phase.name}
     for name, bound in (("begin", phase.begin), ("end", phase.end)):
         file, line = place(bound.line) if bound and bound.line else ("", 0)
         row |= {

@@ -81,15 +81,14 @@ def spans(facts: Facts) -> list[Span]:
     return [_span(facts, number) for number in range(len(facts.promotions))]
 
 
-def span_rows(found: Iterable[Span], cluster: str = "") -> list[Row]:
+def span_rows(found: Iterable[Span]) -> list[Row]:
     """As the table `primary_spans` has them."""
-    return [_span_row(span, cluster) for span in found]
+    return [_span_row(span) for span in found]
 
 
-def _span_row(span: Span, cluster: str) -> Row:
+def _span_row(span: Span) -> Row:
     begin, end = place(span.promotion.done), place(span.end) if span.end else ("", 0)
     return {
-        "cluster": cluster,
         "node": span.node,
         "term": span.term,
         "from_lo": span.promotion.lo,
@@ -196,20 +195,20 @@ def _confirms(rows: Iterable[Event], promotion: Promotion) -> Iterable[Confirm]:
 # ---- two spans ------------------------------------------------------------------------------------------------------
 
 
-def duals(found: Sequence[Span], facts: Facts, cluster: str = "") -> list[Row]:
+def duals(found: Sequence[Span], facts: Facts) -> list[Row]:
     """As the table `dual` has them: each span with the one before it, and all pairs that are not excluded."""
     rows = []
     for number, new in enumerate(found):
         for index, old in enumerate(found[:number]):
             if old.node == new.node:
                 continue
-            row = _dual(old, new, facts, cluster)
+            row = _dual(old, new, facts)
             if index == number - 1 or row["roles"] != EXCLUDED:
                 rows.append(row)
     return rows
 
 
-def _dual(old: Span, new: Span, facts: Facts, cluster: str) -> Row:
+def _dual(old: Span, new: Span, facts: Facts) -> Row:
     order = _seen_in_order(old, new)
     roles = _roles(old, new, order is not None)
     late = [confirm for confirm in old.confirms if confirm[0] > new.promotion.hi]
@@ -222,7 +221,6 @@ def _dual(old: Span, new: Span, facts: Facts, cluster: str) -> Row:
         verdict = EXCLUDED
         evidence.append(held)
     return {
-        "cluster": cluster,
         "old_node": old.node,
         "old_term": old.term,
         "new_node": new.node,

@@ -70,17 +70,15 @@ def moves(facts: Facts) -> list[Move]:
     return sorted([*watch.found, *watch.ended.values()], key=lambda move: (move.end["ts_est"], move.resource))
 
 
-def rows(found: Iterable[Move], lines: Sequence[Event], incident: str, cluster: str) -> list[Row]:
+def rows(found: Iterable[Move], lines: Sequence[Event]) -> list[Row]:
     """As the table `resources` has them: those that ended by one of the incident's lines."""
     here = {id(event) for event in lines}
-    return [_row(move, incident, cluster) for move in found if id(move.end) in here]
+    return [_row(move) for move in found if id(move.end) in here]
 
 
-def _row(move: Move, incident: str, cluster: str) -> Row:
+def _row(move: Move) -> Row:
     low, high = move.down
     return {
-        "cluster": cluster,
-        "incident": incident,
         "resource": move.resource,
         "what": move.what,
         "old_node": move.old,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from spark_jobs.solve import cuts
 from spark_jobs.solve.bounds import Bound, Phase
-from spark_jobs.solve.cuts import BEFORE, FOREVER
 from spark_jobs.solve.incidents import GAP, Incident
 from spark_jobs.solve.ordinary import Cause
+from spark_jobs.solve.reconstruct import BEFORE, FOREVER, cuts
 
 SECOND = 1_000_000
 
@@ -24,7 +23,7 @@ def of(*given: Incident, alive: dict[int, int] | None = None) -> list[tuple[int,
     fault = {
         number: Phase("fault", Bound(at * SECOND, at * SECOND, at * SECOND)) for number, at in (alive or {}).items()
     }
-    return cuts.of(given, {one.id: [fault[number]] if number in fault else [] for number, one in enumerate(given)})
+    return cuts(given, {one.id: [fault[number]] if number in fault else [] for number, one in enumerate(given)})
 
 
 def test_it_begins_before_and_ends_with_the_incident() -> None:

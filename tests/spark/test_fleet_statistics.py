@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from spark_jobs.engine.duckdb_engine import DuckEngine
 from spark_jobs.fleet.compare import Value, difference, holm, scores, trend
+from spark_jobs.fleet.quantiles import SMALLEST, firm, interval, quantile
 from spark_jobs.fleet.survival import curve, reached
-from spark_jobs.solve.quantiles import SMALLEST, firm, interval, quantile
 
 SIX_MP = [(6, True)] * 3 + [
     *((6, False), (7, True), (9, False), (10, True), (10, False), (11, False), (13, True), (16, True), (17, False)),

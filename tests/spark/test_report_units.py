@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.clocks.segments import FOREVER, NEVER
-from spark_jobs.report import canvas, headline, lane, units
-from spark_jobs.report.axis import Axis
+from spark_jobs.report import canvas, headline, sums, units
+from spark_jobs.report.canvas import Axis
 from spark_jobs.report.elements import gap
 from spark_jobs.report.units import SECOND
 
@@ -120,8 +120,8 @@ def test_numbers_are_apart_in_order_and_moved_only_if_they_must(places):
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(1, 10**6)), min_size=1, max_size=60), st.integers(3, 50))
 def test_a_thinned_lane_keeps_its_peak_and_its_end(parts, most):
     rows = [{"client_id": str(n), "ts_begin": a, "ts_end": a + b} for n, (a, b) in enumerate(parts)]
-    steps = lane.steps(rows)
-    kept = lane.thinned(steps, most)
+    steps = sums.steps(rows)
+    kept = sums.thinned(steps, most)
     assert len(kept) <= max(most, 1)
     assert max(down for _, down in kept) == max(down for _, down in steps)
     assert kept[-1] == steps[-1]
