@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from spark_jobs.data import Row
@@ -29,6 +30,15 @@ def raw(event: Row) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text)} characters)"
 
 
+@dataclass(frozen=True)
+class Cell:
+    """`text`: what a cell of a table says; `html`: how a page shows it; `places`: of the lines that say it."""
+
+    text: str
+    html: Markup
+    places: Sequence[str] = ()
+
+
 class Lines:
     """The lines that one incident shows.  `links`: place → id of the element that shows it."""
 
@@ -45,6 +55,10 @@ class Lines:
         """The line; empty if it was not kept."""
         event = self.get(place)
         return "" if event is None else raw(event)
+
+    def cell(self, text: str, places: Sequence[str]) -> Cell:
+        """With the lines in a fold below."""
+        return Cell(text, joined([text, self.places(places)]), places)
 
     def places(self, places: Iterable[str]) -> Markup | None:
         """A fold with the lines; None without any."""

@@ -10,7 +10,8 @@ from textwrap import wrap
 from typing import Final
 
 from spark_jobs.report import fleet_drawing
-from spark_jobs.report.elements import table as grid
+from spark_jobs.report.elements import Table as Grid
+from spark_jobs.report.elements import shown
 from spark_jobs.report.fleet_words import METRICS, Fleet, Table, sentences, tables
 from spark_jobs.report.html import framed
 from spark_jobs.report.markup import Markup, tag
@@ -107,11 +108,11 @@ def _line(cells: Sequence[str], columns: Sequence[Sequence[str]], texts: int) ->
 def html(fleet: Fleet) -> str:
     """One file that needs nothing else."""
     said = tag("ul", *(tag("li", sentence) for sentence in sentences(fleet)), class_="words")
-    shown = [_section(number, one) for number, one in enumerate(tables(fleet))]
+    parts = [_section(number, one) for number, one in enumerate(tables(fleet))]
     body = [
         tag("a", "To the figures", href="#main", class_="skip"),
         tag("header", tag("h1", TITLE), said, _links(fleet)),
-        tag("main", *_drawings(fleet), *shown, id="main"),
+        tag("main", *_drawings(fleet), *parts, id="main"),
         tag("footer", tag("p", _FOOT)),
     ]
     return framed(TITLE, body)
@@ -138,5 +139,5 @@ def _drawings(fleet: Fleet) -> list[Markup]:
 
 
 def _section(number: int, one: Table) -> Markup:
-    made = grid(one.note, one.head, one.rows, one.head[one.texts :])
+    made = shown([Grid(one.note, one.head, one.rows, one.head[one.texts :])])
     return tag("section", tag("h2", one.title, id=f"s{number}"), made, class_="more")

@@ -9,9 +9,9 @@ from typing import Final
 
 from spark_jobs.data import Row
 from spark_jobs.report import dual, headline, losses, sections, words
-from spark_jobs.report.elements import elsewhere, gap, table, tone
-from spark_jobs.report.evidence import LINES_SHOWN
-from spark_jobs.report.markup import Markup, joined, tag
+from spark_jobs.report.elements import Block, Fold, Heading, Table, Text, elsewhere, gap, shown, timed, tone
+from spark_jobs.report.evidence import LINES_SHOWN, Cell
+from spark_jobs.report.markup import Markup, tag
 from spark_jobs.report.style import page_rules
 from spark_jobs.report.units import duration, moment, number, octets, offset, plural
 
@@ -38,9 +38,9 @@ def page(overview: Row, documents: Sequence[Row]) -> str:
         tag("header", tag("h1", title), _summary(overview), _sections(documents)),
         tag(
             "main",
-            _index(overview, {one["number"] for one in documents}),
+            shown(index(overview, {one["number"] for one in documents})),
             *(sections.incident(one, most) for one in documents),
-            *_rest(overview),
+            *(_section(*one) for one in rest(overview)),
             id="main",
         ),
         tag("footer", tag("p", _FOOT)),
@@ -84,10 +84,10 @@ def _sections(documents: Sequence[Row]) -> Markup:
     return tag("nav", tag("ul", *items), class_="sections", aria_label="Sections")
 
 
-def _index(overview: Row, shown: Set[int]) -> Markup | None:
-    """A row for each incident, if there are several; `shown`: those that are on this page."""
+def index(overview: Row, here: Set[int] = frozenset()) -> list[Block]:
+    """A row for each incident, if there are several; `here`: those that are on this page."""
     if len(overview["incidents"]) < 2:
-        return None
+        return []
     several = len(overview["clusters"]) > 1
     about = ("Begin", "What", "No service for", "Clients stood", "Lost", "Two primaries")
     heads = ("No", *(("Cluster",) if several else ()), *about)
@@ -96,10 +96,11 @@ def _index(overview: Row, shown: Set[int]) -> Markup | None:
         lost = "unknown" if row["lost"] is None else number(row["lost"])
         stood = "unknown" if row["any_down"] is None else duration(row["any_down"])
         name, target = headline.title(row), f"#i{row['number']}"
-        link = tag("a", name, href=target) if row["number"] in shown else name
-        cells = (tag("span", moment(row["begin"]), class_="time"), link, _service(row), stood, lost, _dual(row["dual"]))
+        link = Cell(name, tag("a", name, href=target)) if row["number"] in here else name
+        begin = Cell(moment(row["begin"], 0)[5:].removesuffix(" UTC"), timed(moment(row["begin"])).html)
+        cells = (begin, link, _service(row), stood, lost, _dual(row["dual"]))
         rows.append((row["number"], *((row["cluster"],) if several else ()), *cells))
-    return joined([tag("h2", "Incidents"), table("By time", heads, rows)])
+    return [Heading("Incidents", 2), Table("By time", heads, rows, page=("Clients stood",), cut="What")]
 
 
 def _service(row: Row) -> str:
@@ -110,41 +111,45 @@ def _service(row: Row) -> str:
     return "not interrupted" if row["type"] in words.STAYED else "unknown"
 
 
-def _dual(verdict: str | None) -> Markup | str:
+def _dual(verdict: str | None) -> Cell:
     if verdict is None:
-        return "none is known of"
+        return Cell("-", Markup("none is known of"))
     return tone(dual.WORDS[verdict].lower(), dual.TONES[verdict])
 
 
 # ---- what is about all of it ----------------------------------------------------------------------------------------
 
 
-def _rest(overview: Row) -> list[Markup]:
-    parts = [("messages", "All messages", _messages(overview)), ("clocks", "Clocks", _clocks(overview))]
-    parts += [("gaps", "Gaps in the evidence", _gaps(overview)), ("read", "What was read", _ingest(overview))]
+def rest(overview: Row) -> list[tuple[str, str, list[Block]]]:
+    """id, title, content"""
     return [
-        tag("section", tag("h2", name, id=f"{id}-title"), content, class_="more", id=id, aria_labelledby=f"{id}-title")
-        for id, name, content in parts
+        ("messages", "All messages", _messages(overview)),
+        ("clocks", "Clocks", _clocks(overview)),
+        ("gaps", "Gaps in the evidence", _gaps(overview)),
+        ("read", "What was read", _ingest(overview["ingest"])),
     ]
 
 
-def _messages(overview: Row) -> Markup:
-    parts = [losses.messages(overview["messages"], "in all that was read, in incidents and outside of them")]
+def _section(id: str, title: str, content: list[Block]) -> Markup:
+    head = tag("h2", title, id=f"{id}-title")
+    return tag("section", head, shown(content), class_="more", id=id, aria_labelledby=f"{id}-title")
+
+
+def _messages(overview: Row) -> list[Block]:
+    parts = losses.messages(overview["messages"], "in all that was read, in incidents and outside of them")
     found = overview["outages"]
     if found["count"]:
         text = f"{plural(found['count'], 'outage')} of {plural(found['clients'], 'client')}, "
         text += f"the longest {duration(found['longest_us'])}"
         text += f"; {plural(found['never_back'], 'client')} never came back." if found["never_back"] else "."
-        rows = losses.outages(found["slowest"])
-        heads = ("Client", "From", "Until", "Stood", "Because")
-        parts += [tag("h3", "Clients that stood still"), tag("p", text), table("The longest", heads, rows, ("Stood",))]
-    return joined(parts)
+        parts += [Heading("Clients that stood still"), Text(text), losses.outages("The longest", found["slowest"])]
+    return parts
 
 
-def _clocks(overview: Row) -> Markup:
+def _clocks(overview: Row) -> list[Block]:
     found = overview["clocks"]
     if not found:
-        return tag("p", "No clocks were compared.")
+        return [Text("No clocks were compared.")]
     several = len({row.get("cluster") for row in found}) > 1
     rows = []
     for row in found:
@@ -156,13 +161,13 @@ def _clocks(overview: Row) -> Markup:
         rows.append((names, moment(row["t0"]), moment(row["t1"]), ahead, drift, seen or "nothing", row["notes"] or ""))
     heads = ("Node", "From", "To", "Ahead by", "Drift", "Compared by", "Notes")
     text = "How far each clock was ahead of the reference, as its logs say; a new row begins where it was set"
-    return table(text, heads, rows, ("Ahead by", "Drift"))
+    return [Table(text, heads, rows, ("Ahead by", "Drift"), "", ("To", "Compared by"), "Notes")]
 
 
-def _gaps(overview: Row) -> Markup:
+def _gaps(overview: Row) -> list[Block]:
     found = elsewhere(overview["gaps"])
     if not found:
-        return tag("p", "None was found.")
+        return [Text("None was found.")]
     kinds = sorted({row.get("kind") or "gap" for row in found})
     rows = [
         (words.plain(row.get("kind") or "gap"), row.get("node") or "", gap(row), ", ".join(row.get("evidence") or []))
@@ -170,42 +175,39 @@ def _gaps(overview: Row) -> Markup:
     ]
     note = f"{len(rows)} of {number(len(found))} shown" if len(found) > len(rows) else ""
     text = f"What the logs lack: {', '.join(map(words.plain, kinds))}"
-    return table(text, ("Kind", "Node", "What is missing", "Lines"), rows, (), note)
+    return [Table(text, ("Kind", "Node", "What is missing", "Lines"), rows, (), note)]
 
 
-def _ingest(overview: Row) -> Markup:
-    found = overview["ingest"]
+def _ingest(found: Row) -> list[Block]:
     text = f"{plural(found['files'], 'file')} ({octets(found['octets'])}), {plural(found['lines'], 'line')}, "
     text += f"{plural(found['events'], 'event')}; {plural(found['unknown'], 'line')} that say nothing we know"
     text += f", {plural(found['covered'], 'line')} that another log says better" if found["covered"] else ""
-    parts: list[object] = [tag("p", f"{text}."), _files(found["read"])]
+    parts: list[Block] = [Text(f"{text}."), _files(found["read"])]
     if found["refused"]:
         listed = [(row["name"], row["state"], row["why"] or "") for row in found["refused"]]
-        parts.append(table("Logs that could not be read, or not to their end", ("File", "State", "Why"), listed))
+        parts.append(Table("Logs that could not be read, or not to their end", ("File", "State", "Why"), listed))
     if found["removed"]:
-        parts.append(tag("p", f"{'; '.join(found['removed'][:FILES_SHOWN])}.", class_="note"))
+        parts.append(Text(f"{'; '.join(found['removed'][:FILES_SHOWN])}.", "note"))
     if found["others"]:
         names = ", ".join(found["others"][:FILES_SHOWN])
-        parts.append(
-            tag("p", f"No logs, so not read: {plural(len(found['others']), 'file')} ({names}).", class_="note")
-        )
+        parts.append(Text(f"No logs, so not read: {plural(len(found['others']), 'file')} ({names}).", "note"))
     if found["faults"]:
         faults = [
-            (f"{row['file']}:{row['line_no']}", tag("code", row["value"]), row["wanted"]) for row in found["faults"]
+            (f"{row['file']}:{row['line_no']}", Cell(row["value"], tag("code", row["value"])), row["wanted"])
+            for row in found["faults"]
         ]
         note = f"{len(faults)} of {number(found['faulty'])} shown" if found["faulty"] > len(faults) else ""
-        parts.append(table("Lines that could not be used", ("Line", "Found", "Expected"), faults, (), note))
+        parts.append(Table("Lines that could not be used", ("Line", "Found", "Expected"), faults, (), note))
     if found["notes"]:
         notes = [(row["about"], row["text"], row["certainty"]) for row in found["notes"][:FILES_SHOWN]]
-        parts.append(table("How the times of text logs were read", ("About", "Taken", "How sure"), notes))
-    return joined(parts)
+        parts.append(Table("How the times of text logs were read", ("About", "Taken", "How sure"), notes))
+    return parts
 
 
-def _files(read: Sequence[Row]) -> Markup | None:
-    if not read:
-        return None
+def _files(read: Sequence[Row]) -> Markup:
+    """A ticket does without."""
     names = ("octets", "lines", "events", "unknown", "faulty", "torn", "covered")
     heads = ("File", "Kind", "Octets", "Lines", "Events", "Unknown", "Faulty", "Torn", "Covered")
     rows = [(row["name"], row["kind"], *(number(row.get(name) or 0) for name in names)) for row in read[:FILES_SHOWN]]
     note = f"{len(rows)} of {number(len(read))} shown" if len(read) > len(rows) else ""
-    return tag("details", tag("summary", "The files"), table("Files", heads, rows, heads[2:], note))
+    return shown([Fold("The files", Table("Files", heads, rows, heads[2:], note))] if read else [])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 from spark_jobs.data import Row
 from spark_jobs.report import headline, words
-from spark_jobs.report.elements import Cell, heading, table, tone
-from spark_jobs.report.markup import Markup, joined, tag
+from spark_jobs.report.elements import Block, Fold, Heading, Table, Text, timed, tone
+from spark_jobs.report.evidence import Cell
+from spark_jobs.report.markup import tag
 from spark_jobs.report.units import clock, duration, number, plural
 from spark_jobs.schema import EXPLAINED_BY
 
@@ -17,13 +18,13 @@ IDS_SHOWN: Final = 100
 OUTAGES_SHOWN: Final = 20
 
 
-def messages(found: Row | None, scope: str) -> Markup:
+def messages(found: Row | None, scope: str) -> list[Block]:
     """Counts, causes, and the first of those that are not ok."""
     if found is None:
-        return tag("p", f"Unknown: {headline.NO_CLIENTS}.")
-    parts = [tag("p", headline.messages(found["total"]))]
+        return [Text(f"Unknown: {headline.NO_CLIENTS}.")]
+    parts: list[Block] = [Text(headline.messages(found["total"]))]
     if headline.is_empty(found["total"]):
-        return joined(parts)
+        return parts
     parts.append(_verdicts(found, scope))
     if len(found["summary"]) > 1:
         heads = ("Queue", "Sent", "Confirmed", "Lost", "Unaccounted", "Duplicated", "Recovered")
@@ -33,13 +34,11 @@ def messages(found: Row | None, scope: str) -> Markup:
         ]
         shown = rows[:OUTAGES_SHOWN]
         note = f"{len(shown)} of {len(rows)} shown" if len(rows) > len(shown) else ""
-        parts.append(table("By queue", heads, shown, heads[1:], note))
-    if found.get("verdicts"):
-        parts.append(_ids(found))
-    return joined(parts)
+        parts.append(Table("By queue", heads, shown, heads[1:], note, cut="Queue"))
+    return [*parts, _ids(found)] if found.get("verdicts") else parts
 
 
-def _verdicts(found: Row, scope: str) -> Markup:
+def _verdicts(found: Row, scope: str) -> Table:
     total = found["total"]
     rows = []
     for name, meaning in words.VERDICTS.items():
@@ -49,7 +48,8 @@ def _verdicts(found: Row, scope: str) -> Markup:
         named = [row for row in found["causes"] if row["verdict"] == name and row["cause"]]
         because = "; ".join(f"{number(row['messages'])} {cause(row['cause'])}" for row in named[:5])
         rows.append((tone(words.plain(name), _verdict_tone(name, count, total)), number(count), meaning, because))
-    return table(f"Messages {scope}", ("Verdict", "Messages", "Meaning", "Causes"), rows, ("Messages",))
+    heads = ("Verdict", "Messages", "Meaning", "Causes")
+    return Table(f"Messages {scope}", heads, rows, ("Messages",), page=("Meaning",), cut="Causes")
 
 
 def _verdict_tone(name: str, count: int, total: Row) -> str:
@@ -66,11 +66,11 @@ def cause(text: str) -> str:
     return words.CAUSES.get(text, text)
 
 
-def _ids(found: Row) -> Markup:
+def _ids(found: Row) -> Fold:
     listed = found["verdicts"][:IDS_SHOWN]
     rows = [
         (
-            tag("code", f"{row['producer']}:{row['pub']}" if row["pub"] else row["producer"]),
+            Cell(named := f"{row['producer']}:{row['pub']}" if row["pub"] else row["producer"], tag("code", named)),
             words.plain(row["verdict"]),
             cause(row["cause"] or ""),
             row.get("queue") or "",
@@ -84,33 +84,41 @@ def _ids(found: Row) -> Markup:
     of_all = len(found["verdicts"]) + found["more"]
     note = f"{number(len(rows))} of {number(of_all)} shown; the JSON file has more" if of_all > len(rows) else ""
     heads = ("Message", "Verdict", "Cause", "Queue", "Sent", "Confirmed", "Delivered")
-    fold = table("Those that are not simply ok, the worst first", heads, rows, (), note)
-    return tag("details", tag("summary", f"Which ones ({number(len(rows))} of {number(of_all)})"), fold)
+    made = Table(
+        "Those that are not simply ok, the worst first",
+        heads,
+        rows,
+        (),
+        note,
+        ("Queue", "Confirmed", "Delivered"),
+        "Cause",
+    )
+    return Fold(f"Which ones ({number(len(rows))} of {number(of_all)})", made)
 
 
-def stood_still(document: Row) -> Markup | None:
+def stood_still(document: Row) -> list[Block]:
     union = document["outage_union"]
     if not document["outages"]:
-        return None
-    parts = [heading("Clients that stood still")]
+        return []
+    parts: list[Block] = [Heading("Clients that stood still")]
     if union:
         text = f"Any client: {duration(union['any_down'])}; all clients at once: {duration(union['all_down'])}; "
-        parts.append(tag("p", f"{text}summed over clients: {duration(union['client_us'])}."))
+        parts.append(Text(f"{text}summed over clients: {duration(union['client_us'])}."))
     many = len(document["outages"]) + document["outages_more"]
-    rows = outages(document["outages"][:OUTAGES_SHOWN])
-    note = f"{len(rows)} of {plural(many, 'outage')} shown, the longest first" if many > len(rows) else ""
-    parts.append(table("The longest first", ("Client", "From", "Until", "Stood", "Because"), rows, ("Stood",), note))
-    return joined(parts)
+    found = document["outages"][:OUTAGES_SHOWN]
+    note = f"{len(found)} of {plural(many, 'outage')} shown, the longest first" if many > len(found) else ""
+    return [*parts, outages("The longest first", found, note)]
 
 
-def outages(found: Iterable[Row]) -> list[Sequence[Cell]]:
-    return [
+def outages(caption: str, found: Iterable[Row], note: str = "") -> Table:
+    rows = [
         (
             row["client_id"] or "(no name)",
-            tag("span", clock(row["ts_begin"]), class_="time"),
-            "never back" if row["censored"] else tag("span", clock(row["ts_end"]), class_="time"),
+            timed(clock(row["ts_begin"])),
+            "never back" if row["censored"] else timed(clock(row["ts_end"])),
             headline.stood(row),
             words.why(row["why"]),
         )
         for row in found
     ]
+    return Table(caption, ("Client", "From", "Until", "Stood", "Because"), rows, ("Stood",), note, cut="Because")
