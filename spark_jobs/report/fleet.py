@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from textwrap import wrap
 from typing import Final
 
 from spark_jobs.report import fleet_drawing
-from spark_jobs.report.elements import Table as Grid
-from spark_jobs.report.elements import shown
-from spark_jobs.report.fleet_words import METRICS, Fleet, Table, sentences, tables
+from spark_jobs.report.elements import Heading, Table, shown
+from spark_jobs.report.fleet_words import METRICS, Fleet, sentences, tables
 from spark_jobs.report.html import framed
+from spark_jobs.report.markdown import Writer, bullets
 from spark_jobs.report.markup import Markup, tag
 from spark_jobs.report.units import plural
 
@@ -42,20 +43,13 @@ def write(fleet: Fleet, out: Path, formats: Collection[str] = FORMATS) -> list[P
     return list(wanted)
 
 
-# ---- Markdown -------------------------------------------------------------------------------------------------------
-
-
 def markdown(fleet: Fleet) -> str:
-    parts = [f"# {TITLE}", "\n".join(f"- {sentence}" for sentence in sentences(fleet))]
-    for table in tables(fleet):
-        parts += [f"## {table.title}", *([table.note] if table.note else []), _grid(table)]
+    parts = [f"# {TITLE}", bullets(sentences(fleet))]
+    parts += [_WHOLE.text([Heading(title, 2), one]) for title, one in tables(fleet).items()]
     return "\n\n".join(parts) + "\n"
 
 
-def _grid(table: Table) -> str:
-    bars = ["---" if number < table.texts else "---:" for number in range(len(table.head))]
-    lines = [table.head, bars, *table.rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+_WHOLE: Final = Writer(width=sys.maxsize, most=sys.maxsize)
 
 
 # ---- a terminal -----------------------------------------------------------------------------------------------------
@@ -64,21 +58,21 @@ def _grid(table: Table) -> str:
 def table(fleet: Fleet, width: int = 80) -> str:
     """What fits into `width` columns: the first rows of each table, without columns for which there is no room."""
     lines = [part for sentence in sentences(fleet) for part in wrap(sentence, width)]
-    for one in tables(fleet):
-        lines += ["", f"{one.title}:", *_fitted(one, width)]
+    for title, one in tables(fleet).items():
+        lines += ["", f"{title}:", *_fitted(one, width)]
     return "\n".join(lines) + "\n"
 
 
 def _fitted(one: Table, width: int) -> list[str]:
-    rows = [list(row) for row in one.rows[:IN_TERMINAL]]
-    columns = [list(column) for column in zip(one.head, *rows, strict=True)]
+    rows, texts = one.rows[:IN_TERMINAL], len(one.heads) - len(one.numbers)
+    columns = [[*map(str, column)] for column in zip(one.heads, *rows, strict=True)]
     if _width(columns) > width:  # the limits stay for the first of the quantiles only
         columns = [
             [_LIMITS.sub("", cell) for cell in column] if column[0] != "median" else column for column in columns
         ]
     while _width(columns) > width and len(columns) > 2:
-        del columns[_least(columns, one.texts)]
-    lines = [_line(cells, columns, one.texts) for cells in zip(*columns, strict=True)]
+        del columns[_least(columns, texts)]
+    lines = [_line(cells, columns, texts) for cells in zip(*columns, strict=True)]
     more = len(one.rows) - len(rows)
     return [*(line[:width].rstrip() for line in lines), *([f"and {plural(more, 'more row')}"] if more else [])]
 
@@ -108,7 +102,7 @@ def _line(cells: Sequence[str], columns: Sequence[Sequence[str]], texts: int) ->
 def html(fleet: Fleet) -> str:
     """One file that needs nothing else."""
     said = tag("ul", *(tag("li", sentence) for sentence in sentences(fleet)), class_="words")
-    parts = [_section(number, one) for number, one in enumerate(tables(fleet))]
+    parts = [_section(number, *one) for number, one in enumerate(tables(fleet).items())]
     body = [
         tag("a", "To the figures", href="#main", class_="skip"),
         tag("header", tag("h1", TITLE), said, _links(fleet)),
@@ -125,7 +119,7 @@ _FOOT: Final = (
 
 
 def _links(fleet: Fleet) -> Markup:
-    links = [tag("li", tag("a", one.title, href=f"#s{number}")) for number, one in enumerate(tables(fleet))]
+    links = [tag("li", tag("a", title, href=f"#s{number}")) for number, title in enumerate(tables(fleet))]
     return tag("nav", tag("ul", *links), class_="sections", aria_label="Sections")
 
 
@@ -138,6 +132,5 @@ def _drawings(fleet: Fleet) -> list[Markup]:
     return [tag("figure", drawing, tag("figcaption", caption)) for caption, drawing in found if drawing]
 
 
-def _section(number: int, one: Table) -> Markup:
-    made = shown([Grid(one.note, one.head, one.rows, one.head[one.texts :])])
-    return tag("section", tag("h2", one.title, id=f"s{number}"), made, class_="more")
+def _section(number: int, title: str, one: Table) -> Markup:
+    return tag("section", tag("h2", title, id=f"s{number}"), shown([one]), class_="more")

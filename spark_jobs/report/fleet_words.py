@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from spark_jobs.data import Row
 from spark_jobs.report import words
+from spark_jobs.report.elements import Table
 from spark_jobs.report.units import date, duration, moment, plural
 
 Fleet = Mapping[str, Any]
@@ -25,17 +25,6 @@ GROUPS: Final = {**words.TYPES, "unplanned": "unplanned"}
 CLUSTERS_SHOWN, INCIDENTS_SHOWN = 200, 200
 
 
-@dataclass(frozen=True)
-class Table:
-    """`head`: the columns; the first `texts` of them are texts, the others figures."""
-
-    title: str
-    note: str
-    head: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    texts: int = 1
-
-
 def sentences(fleet: Fleet) -> list[str]:
     """The most important first."""
     if not fleet["count"]:
@@ -44,10 +33,14 @@ def sentences(fleet: Fleet) -> list[str]:
     return [part for part in parts if part]
 
 
-def tables(fleet: Fleet) -> list[Table]:
-    """Those that have anything to say."""
-    found = [_clusters(fleet), _durations(fleet), _types(fleet), _compared(fleet), _survival(fleet), _months(fleet)]
-    return [table for table in [*found, _incidents(fleet), _refused(fleet)] if table.rows]
+def tables(fleet: Fleet) -> dict[str, Table]:
+    """Those that have anything to say, by their titles."""
+    found = {
+        "Clusters": _clusters(fleet), "How long it takes": _durations(fleet), "By kind of incident": _types(fleet),
+        "What has changed": _compared(fleet), "With what never ended": _survival(fleet),
+        "Margin against two primaries": _months(fleet), "Incidents": _incidents(fleet), "Not read": _refused(fleet),
+    }  # fmt: skip
+    return {title: table for title, table in found.items() if table.rows}
 
 
 # ---- sentences ------------------------------------------------------------------------------------------------------
@@ -139,7 +132,7 @@ def _clusters(fleet: Fleet) -> Table:
         for row in fleet["by_cluster"][:CLUSTERS_SHOWN]
     ]
     note = "Worst first. dual: certain + possible; never: not recovered when the logs ended; down: any client, in sum."
-    return Table("Clusters", note + _left_out(fleet["by_cluster"], CLUSTERS_SHOWN), head, rows)
+    return Table(note + _left_out(fleet["by_cluster"], CLUSTERS_SHOWN), head, rows, head[1:])
 
 
 def _durations(fleet: Fleet) -> Table:
@@ -147,7 +140,7 @@ def _durations(fleet: Fleet) -> Table:
     note = "Unplanned fail-overs. In brackets: 95 % of what chance and the clocks leave open. "
     note += "≥: so few that the true one may well be beyond all that were seen."
     head = ("what", "n", "never", "median", "p95", "p99", "most")
-    return Table("How long it takes", note, head, [_row(METRICS[row["metric"]][0], row) for row in rows])
+    return Table(note, head, [_row(METRICS[row["metric"]][0], row) for row in rows], head[1:])
 
 
 def _types(fleet: Fleet) -> Table:
@@ -158,7 +151,7 @@ def _types(fleet: Fleet) -> Table:
     ]  # fmt: skip
     head = ("kind", "what", "n", "never", "median", "p95", "p99", "most")
     made = [[GROUPS.get(row["group"], row["group"]), *_row(METRICS[row["metric"]][0], row)] for row in rows]
-    return Table("By kind of incident", "", head, made, 2)
+    return Table("", head, made, head[2:])
 
 
 def _row(name: str, row: Row) -> list[str]:
@@ -187,7 +180,8 @@ def _compared(fleet: Fleet) -> Table:
     note += (
         f"Called different at p ≤ {settings['alpha']:g}; not tested with fewer than {settings['smallest']} on a side."
     )
-    return Table("What has changed", note, ("what", "pair", "verdict", "n", "median before", "after", "p"), rows, 3)
+    head = ("what", "pair", "verdict", "n", "median before", "after", "p")
+    return Table(note, head, rows, head[3:])
 
 
 def _survival(fleet: Fleet) -> Table:
@@ -199,7 +193,8 @@ def _survival(fleet: Fleet) -> Table:
         for row in fleet["survival"] if row["never"]
     ]  # fmt: skip
     note = "Kaplan and Meier's estimate: what had not ended when the logs did counts as long as it was seen."
-    return Table("With what never ended", note, ("kind", "what", "n", "never", "half within", "95 % within"), rows, 2)
+    head = ("kind", "what", "n", "never", "half within", "95 % within")
+    return Table(note, head, rows, head[2:])
 
 
 def _months(fleet: Fleet) -> Table:
@@ -211,7 +206,7 @@ def _months(fleet: Fleet) -> Table:
     trend = f" Trend: {margins['trend']}" + (f", p = {_p(margins['trend_p'])}." if margins["trend_p"] else ".")
     note = f"From the old primary's end to the new one's begin; negative: an overlap.{trend}"
     head = ("month", "fail-overs", "least", "median", f"below {margins['near_ms']:g} ms")
-    return Table("Margin against two primaries", note, head, rows)
+    return Table(note, head, rows, head[1:])
 
 
 def _incidents(fleet: Fleet) -> Table:
@@ -226,7 +221,7 @@ def _incidents(fleet: Fleet) -> Table:
         for row in ordered[:INCIDENTS_SHOWN]
     ]
     head = ("cluster", "incident", "begin", "kind", "dual", "service", "redundancy", "lost", "unmarked")
-    return Table("Incidents", "Worst first." + _left_out(ordered, INCIDENTS_SHOWN), head, rows, 5)
+    return Table("Worst first." + _left_out(ordered, INCIDENTS_SHOWN), head, rows, head[5:])
 
 
 def _badness(row: Row) -> tuple[Any, ...]:
@@ -239,7 +234,7 @@ def _badness(row: Row) -> tuple[Any, ...]:
 
 def _refused(fleet: Fleet) -> Table:
     rows = [[row["file"], row["why"]] for row in fleet.get("refused") or ()]
-    return Table("Not read", "", ("file", "why"), rows, 2)
+    return Table("", ("file", "why"), rows)
 
 
 # ---- values ---------------------------------------------------------------------------------------------------------

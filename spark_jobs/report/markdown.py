@@ -1,10 +1,11 @@
-"""The report as Markdown, for a ticket: tables of at most 100 columns (pure)."""
+"""The report as Markdown, for a ticket: what the page says, in tables of at most 100 columns (pure)."""
 
 from __future__ import annotations
 
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from spark_jobs.data import Row
@@ -27,76 +28,82 @@ _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066
 def page(overview: Row, documents: Sequence[Row]) -> str:
     """The whole report."""
     names = ", ".join(name for name in overview["clusters"] if name) or "one cluster"
-    parts = [f"# Failover report: {escaped(names)}", bullets(headline.summary(overview)), shown(html.index(overview))]
-    parts += [incident(one) for one in documents]
-    parts += [shown([Heading(title, 2), *content]) for _, title, content in html.rest(overview)]
+    plain = Writer()
+    parts = [f"# Failover report: {escaped(names)}", bullets(headline.summary(overview))]
+    parts += [plain.text(html.index(overview)), *map(incident, documents)]
+    parts += [plain.text([Heading(title, 2), *content]) for _, title, content in html.rest(overview)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def incident(document: Row) -> str:
     lines = Lines(document, {})
-    title = Heading(f"{document['number']}. {headline.named(document)}", 2)
-    return "\n\n".join([shown([title]), bullets(document["words"]), shown(sections.told(document, lines), lines)])
+    title = f"## {document['number']}. {escaped(headline.named(document))}"
+    return "\n\n".join([title, bullets(document["words"]), Writer(lines).text(sections.told(document, lines))])
 
 
-# ---- blocks ---------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Writer:
+    """`lines`: of the incident that is told of; of a table `width`: characters, `most`: rows."""
 
+    lines: Lines | None = None
+    width: int = WIDTH
+    most: int = ROWS_SHOWN
 
-def shown(blocks: Iterable[Block], lines: Lines | None = None) -> str:
-    """`lines`: of the incident that they are about."""
-    return "\n\n".join(part for block in blocks if (part := _shown(block, lines)))
+    def text(self, blocks: Iterable[Block]) -> str:
+        return "\n\n".join(part for part in map(self._shown, blocks) if part)
 
+    def _shown(self, block: Block) -> str:
+        if isinstance(block, Heading):
+            return f"{'#' * block.level} {escaped(block.text)}"
+        if isinstance(block, Text):
+            return escaped(block.text)
+        if isinstance(block, Points):
+            return "\n".join(self._item("* ", escaped(item.text), item.places) for item in block.items)
+        if isinstance(block, Fold):
+            return self._table(block.content)
+        return self._table(block) if isinstance(block, Table) else ""
 
-def _shown(block: Block, lines: Lines | None) -> str:
-    if isinstance(block, Heading):
-        return f"{'#' * block.level} {escaped(block.text)}"
-    if isinstance(block, Text):
-        return escaped(block.text)
-    if isinstance(block, Points):
-        return "\n".join(_item("* ", [("", item)], lines) for item in block.items)
-    if isinstance(block, Fold):
-        return _shown(block.content, lines)
-    return _table(block, lines) if isinstance(block, Table) else ""
+    def _table(self, table: Table) -> str:
+        """As a list where a row has lines of logs, or where a column that must not be cut has no room."""
+        kept = [index for index, head in enumerate(table.heads) if head not in table.page]
+        rows = [[row[index] for index in kept] for row in table.rows[: self.most]]
+        heads, texts = [table.heads[index] for index in kept], [[*map(_said, row)] for row in rows]
+        places = [[place for cell in row if isinstance(cell, Cell) for place in cell.places] for row in rows]
+        widths = _widths(heads, texts, self.width, table.cut)
+        if widths is None or any(places):
+            items = (self._item(*_told(heads, row), of) for row, of in zip(texts, places, strict=True))
+            made = "\n".join(items)
+        else:
+            made = _grid(heads, texts, widths, table.numbers)
+        more = len(table.rows) - len(rows)
+        note = f"... and {number(more)} more, which the page has." if more else table.note
+        return "\n\n".join(part for part in (escaped(table.caption), made, escaped(note)) if part)
 
-
-def _table(table: Table, lines: Lines | None) -> str:
-    """As a list where a row has lines of logs, or where a column that must not be cut has no room."""
-    heads = [head for head in table.heads if head not in table.page]
-    every = [dict(zip(table.heads, row, strict=True)) for row in table.rows[:ROWS_SHOWN]]
-    rows = [[row[head] for head in heads] for row in every]
-    widths = _widths(heads, rows, table.cut)
-    if widths is None or any(isinstance(cell, Cell) and cell.places for row in rows for cell in row):
-        pairs = [[*zip(heads, row, strict=True)] for row in rows]
-        numbered = [(f"{_said(row[0][1])}. ", row[1:]) if row[0][0] == "No" else ("* ", row) for row in pairs]
-        made = "\n".join(_item(head, row, lines) for head, row in numbered)
-    else:
-        made = _grid(heads, rows, widths, table.numbers)
-    more = len(table.rows) - len(rows)
-    note = f"... and {number(more)} more, which the page has." if more else table.note
-    return "\n\n".join(part for part in (escaped(table.caption) + ":", made, escaped(note)) if part)
+    def _item(self, head: str, text: str, places: Sequence[str]) -> str:
+        """With the first lines of logs that say it; what is numbered says a line in words."""
+        found = [_wrapped(text, head)]
+        for place in places[:LINES_SHOWN]:
+            line = self.lines.text(place) if self.lines else ""
+            told = f"  * {code(place)}" + (f" {code(line)}" if line else "")
+            found.append(told if head == "* " else " " * len(head) + code(place))
+        return "\n".join(found)
 
 
 def _said(cell: object) -> str:
     return escaped("" if cell is None else cell.text if isinstance(cell, Cell) else cell)
 
 
-def _item(head: str, cells: Sequence[tuple[str, object]], lines: Lines | None) -> str:
-    """The first cell, then the others with their heads, and the first lines of logs that say it."""
-    first, *others = ((name, _said(cell)) for name, cell in cells)
-    told = [first[1], *(f"{escaped(name.lower())}: {text}" for name, text in others if text)]
-    found = [_wrapped("; ".join(told), head)]
-    for place in [place for _, cell in cells if isinstance(cell, Cell) for place in cell.places][:LINES_SHOWN]:
-        text = lines.text(place) if lines else ""
-        # what is numbered says the line in words
-        numbered = " " * len(head) + code(place)
-        found.append(numbered if head != "* " else f"  * {code(place)}" + (f" {code(text)}" if text else ""))
-    return "\n".join(found)
+def _told(heads: Sequence[str], row: Sequence[str]) -> tuple[str, str]:
+    """A row as an item: its number, if it has one; its first text, the others behind their heads."""
+    begin, skipped = (f"{row[0]}. ", 1) if heads[0] == "No" else ("* ", 0)
+    first, *others = zip(heads[skipped:], row[skipped:], strict=True)
+    return begin, "; ".join([first[1], *(f"{name.lower()}: {text}" for name, text in others if text)])
 
 
-def _widths(heads: Sequence[str], rows: Sequence[Sequence[object]], cut: str) -> list[int] | None:
+def _widths(heads: Sequence[str], rows: Sequence[Sequence[str]], most: int, cut: str) -> list[int] | None:
     """Of the columns; None if they have no room."""
-    widths = [max(map(len, column)) for column in zip(heads, *(map(_said, row) for row in rows), strict=True)]
-    beyond = sum(widths) + 3 * len(widths) + 1 - WIDTH
+    widths = [max(2, *map(len, column)) for column in zip(heads, *rows, strict=True)]
+    beyond = sum(widths) + 3 * len(widths) + 1 - most
     if beyond > 0 and cut:
         taken = min(beyond, max(0, widths[heads.index(cut)] - CUT_LEAST))
         widths[heads.index(cut)] -= taken
@@ -104,20 +111,17 @@ def _widths(heads: Sequence[str], rows: Sequence[Sequence[object]], cut: str) ->
     return None if beyond > 0 else widths
 
 
-def _grid(heads: Sequence[str], rows: Sequence[Sequence[object]], widths: Sequence[int], numbers: Sequence[str]) -> str:
+def _grid(heads: Sequence[str], rows: Sequence[Sequence[str]], widths: Sequence[int], numbers: Sequence[str]) -> str:
     """Aligned as text, too."""
     right = [name in numbers for name in heads]
     rule = ["-" * (width - 1) + (":" if is_right else "-") for width, is_right in zip(widths, right, strict=True)]
-    return "\n".join(_line(row, widths, right) for row in (heads, rule, *([*map(_said, row)] for row in rows)))
-
-
-def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
-    cut = [cell if len(cell) <= width else _cut(cell, width) for cell, width in zip(cells, widths, strict=True)]
-    padded = [
-        cell.rjust(width) if is_number else cell.ljust(width)
-        for cell, width, is_number in zip(cut, widths, right, strict=True)
-    ]
-    return f"| {' | '.join(padded)} |"
+    lines = []
+    for row in (heads, rule, *rows):
+        cut = [cell if len(cell) <= width else _cut(cell, width) for cell, width in zip(row, widths, strict=True)]
+        sides = (str.rjust if is_right else str.ljust for is_right in right)
+        padded = [pad(cell, width) for pad, cell, width in zip(sides, cut, widths, strict=True)]
+        lines.append(f"| {' | '.join(padded)} |")
+    return "\n".join(lines)
 
 
 def _cut(cell: str, width: int) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 from collections import Counter
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import combinations, pairwise
 
 import pytest
 
-from spark_jobs.report import html, lanes, markdown, png, scene, style, svg, ticket
+from spark_jobs.report import elements, evidence, html, lanes, markdown, png, scene, style, svg, ticket
 from spark_jobs.report.canvas import MEDIUM, NARROW, WIDE
 from spark_jobs.solve import reconstruct
 from tests.spark import report_world
@@ -238,6 +239,25 @@ def test_a_hostile_line_stays_text_in_markdown(crash):
     tables = [line for line in text.splitlines() if line.startswith("|")]
     assert tables
     assert max(map(len, tables)) <= 100
+
+
+def test_a_table_without_room_is_a_list_in_markdown_and_nothing_is_cut():
+    rows = [("n1", None, "x" * 60, elements.tone("y" * 60, "bad")), ("n2", "z", "", "")]
+    wide = elements.Table("All", ("Node", "Kind", "What", "Why"), rows, note="the end")
+    said = markdown.Writer().text([elements.Heading("Title", 2), wide])
+    assert said.split() == f"## Title All * n1; what: {'x' * 60}; why: {'y' * 60} * n2; kind: z the end".split()
+    cut = markdown.Writer().text([replace(wide, cut="What", page=("Why",))])
+    assert max(map(len, cut.splitlines())) <= 100 and cut.count("|") == 4 * 4
+    assert len(markdown.Writer(most=1).text([wide]).split("\n* ")) == 2
+
+
+def test_lines_of_logs_make_a_list_in_markdown(crash):
+    _, (one, *_) = crash
+    lines = evidence.Lines(one, {})
+    place = next(event["place"] for event in one["events"] if event.get("raw"))
+    cell = lines.cell("it failed", [place])
+    (said, line) = markdown.Writer(lines).text([elements.Points([cell])]).splitlines()
+    assert (said, line) == ("* it failed", f"  * `{place}` {markdown.code(lines.text(place))}")
 
 
 def _big(one):
