@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 from spark_jobs.cli import documents, engines, output
 from spark_jobs.cli.documents import OVERVIEW, Document
@@ -14,9 +14,6 @@ from spark_jobs.cli.values import number
 from spark_jobs.data import Row
 from spark_jobs.report.units import clock, duration
 from spark_jobs.solve.phases import NAMES as PHASES
-
-if TYPE_CHECKING:
-    from spark_jobs.cli.gather import Gathered
 
 THINGS: Final = ("msg", "phase", "hint")
 
@@ -42,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
 def _message(options: argparse.Namespace) -> Sequence[str]:
     if not options.name:
         raise UserError("explain msg: which message? expected its id, as p7:123")
-    from spark_jobs.cli import gather
+    from spark_jobs.cli import gather, life
     from spark_jobs.workspace import Workspace
 
     where, cluster = _workspace(options.place, options.incident)
@@ -56,8 +53,8 @@ def _message(options: argparse.Namespace) -> Sequence[str]:
             known = "; ".join(gather.producers(engine, workspace)) or "none"
             raise UserError(f"no line names the message {options.name!r}; producers with their numbers: {known}")
     if options.json:
-        return [output.as_json([_as_json(each) for each in found])]
-    return [line for each in found for line in life_told(options.name, each)]
+        return [output.as_json([life.as_json(each) for each in found])]
+    return [line for each in found for line in life.told(options.name, each)]
 
 
 def _workspace(place: Path, incident: int | None) -> tuple[str, str | None]:
@@ -67,72 +64,6 @@ def _workspace(place: Path, incident: int | None) -> tuple[str, str | None]:
         return (documents.load(overview).workspace if overview.exists() else str(place / "work")), None
     document = documents.of_place(place)[0] if not place.is_dir() else documents.one(place, incident)
     return document.workspace, None if document.is_overview else str(document.data.get("cluster") or "")
-
-
-def life_told(msg_id: str, found: Gathered) -> list[str]:
-    """As text: every row with its line, the brokers that held it, the verdict."""
-    from spark_jobs.cli import life
-    from spark_jobs.messages.survivors import undone
-
-    moments = life.moments(found.rows, found.clocks, found.number)
-    gone = undone(row for row in found.samples if row["kind"] == "promoted")
-    lines = [f"{msg_id}" + (f" in cluster {found.cluster}" if found.cluster else ""), ""]
-    lines += output.table(
-        ("time (UTC)", "+-", "who", "what"),
-        [(clock(one.est), _error(one.lo, one.hi), life.who(one.event), life.did(one, gone)) for one in moments],
-        ("+-",),
-    )
-    lines += ["", "lines:", *(f"  {place_of(one.event)}" for one in moments), ""]
-    lines += _replicated(found, moments)
-    return [*lines, *output.wrapped(_verdict(found), 4, "verdict: ")]
-
-
-def _replicated(found: Gathered, moments: Sequence[Any]) -> list[str]:
-    from spark_jobs.cli import life
-
-    samples = life.of_queue(found.samples, moments)
-    where = life.position(moments, samples)
-    if where is None:
-        return ["the brokers' logs do not tell where in their log it was", ""]
-    first = f"in the log of {where.primary} (term {where.term}) behind {where.after}, up to {where.upto}:"
-    held = [
-        f"  {life.held_words(one)}, {clock(one.at)}, {place_of(one.event)}" for one in life.holdings(where, samples)
-    ]
-    return [first, *(held or ["  no backup wrote how far it was"]), ""]
-
-
-def _verdict(found: Gathered) -> str:
-    from spark_jobs.cli import life
-
-    if found.verdict is not None:
-        return life.verdict_words(str(found.verdict["verdict"]), str(found.verdict["cause"] or ""))
-    return life.verdict_words("ok", "") if found.judged else "not judged: the report has no table of messages"
-
-
-def _error(lo: int, hi: int) -> str:
-    from spark_jobs.clocks.segments import FOREVER, NEVER
-
-    return output.UNKNOWN if lo <= NEVER or hi >= FOREVER else duration((hi - lo + 1) // 2)
-
-
-def _as_json(found: Gathered) -> dict[str, Any]:
-    from spark_jobs.cli import life
-
-    moments = life.moments(found.rows, found.clocks, found.number)
-    samples = life.of_queue(found.samples, moments)
-    where = life.position(moments, samples)
-    held = life.holdings(where, samples) if where else []
-    return {
-        "cluster": found.cluster,
-        "moments": [life.as_row(one) for one in moments],
-        "position": where and {"term": where.term, "node": where.primary, "after": where.after, "upto": where.upto},
-        "holdings": [
-            {"node": one.node, "role": one.role, "held": one.held, "position": one.position, "ts_est": one.at,
-             "place": place_of(one.event)}
-            for one in held
-        ],
-        "verdict": found.verdict or ({"verdict": "ok", "cause": ""} if found.judged else None),
-    }  # fmt: skip
 
 
 # ---- phases and hints -----------------------------------------------------------------------------------------------
@@ -157,7 +88,7 @@ def phase_told(row: Row, document: Document) -> list[str]:
     for end in ("begin", "end"):
         if row.get(end) is None:
             continue
-        half = _error(row[f"{end}_lo"], row[f"{end}_hi"])
+        half = output.half(row[f"{end}_lo"], row[f"{end}_hi"])
         who = f" on {row[f'{end}_node']}" if row.get(f"{end}_node") else ""
         lines.append(f"{end}  {clock(row[end])} +-{half}  {row.get(f'{end}_what') or ''}{who}")
         if row.get(f"{end}_file"):
@@ -185,7 +116,7 @@ def hint_told(row: Row, document: Document) -> list[str]:
 
 def evidence_told(places: Iterable[str], document: Document) -> list[str]:
     """Each place with the line that stands there, as far as the document has it."""
-    lines = {place_of(event): str(event.get("raw") or _said(event)) for event in document.rows("events")}
+    lines = {output.place_of(event): str(event.get("raw") or _said(event)) for event in document.rows("events")}
     lines = {place: " ".join(line.split()) for place, line in lines.items()}
     return [text for place in places for text in (f"  {place}", *([f"    {lines[place]}"] if place in lines else []))]
 
@@ -197,7 +128,3 @@ def _said(event: Row) -> str:
 
 
 _TOLD: Final = ("node", "kind", "term", "peer", "queue", "first_pos", "last_pos", "old", "new", "result", "reason")
-
-
-def place_of(event: Row) -> str:
-    return f"{event.get('file')}:{event.get('line_no')}"

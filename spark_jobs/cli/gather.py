@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from spark_jobs.cli.life import SAMPLES
+from spark_jobs.cli.life import SAMPLES, Gathered
 from spark_jobs.clocks.job import of_rows
 from spark_jobs.clocks.segments import Clocks, of_moment
 from spark_jobs.engine.base import Engine, Row
@@ -27,19 +26,6 @@ and (a.cluster is null or a.cluster = coalesce(e.cluster, ''))"""
 _JUDGED: Final = """
 select v.* from {table} as v join asked as a on v.producer = a.producer and v.pub = a.pub
 and (a.cluster is null or a.cluster = v.cluster)"""
-
-
-@dataclass(frozen=True)
-class Gathered:
-    """Of one cluster.  `verdict`: row of message_verdicts; None: nothing is wrong with it, or it was not judged."""
-
-    cluster: str
-    number: int
-    rows: Sequence[Event]
-    samples: Sequence[Event]
-    clocks: Clocks
-    judged: bool
-    verdict: Row | None
 
 
 def message(engine: Engine, workspace: Workspace, msg_id: str, cluster: str | None) -> list[Gathered]:

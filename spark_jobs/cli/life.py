@@ -12,14 +12,16 @@ Terms matter, because a new primary gives the numbers again that its predecessor
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from spark_jobs.cli.output import half, place_of, table, wrapped
 from spark_jobs.clocks.segments import Clocks
-from spark_jobs.data import table
-from spark_jobs.messages.survivors import Undone
+from spark_jobs.data import table as words_of
+from spark_jobs.messages.survivors import Undone, undone
 from spark_jobs.report import words
+from spark_jobs.report.units import clock
 from spark_jobs.schema import Event
 from spark_jobs.solve.runs import expand, span
 from spark_jobs.solve.signs import place, sequence
@@ -30,7 +32,7 @@ OF_PRIMARY: Final = ("repl_send", "confirm_sent", "demote", "stop")
 OF_BACKUP: Final = ("repl_recv", "catchup_end")
 SAMPLES: Final = (*OF_PRIMARY, *OF_BACKUP, "backup_lost", "promoted")
 """Kinds of the brokers' rows that say where in its log a broker was."""
-_WORDS: Final = table(__package__, "life")
+_WORDS: Final = words_of(__package__, "life")
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,70 @@ def _holding(where: Range, node: str, role: str, rows: Sequence[Event]) -> Holdi
     return Holding(node, role, held, at, int(row["ts_est"]), row)
 
 
+@dataclass(frozen=True)
+class Gathered:
+    """The rows about a message in one cluster, and the brokers' samples.  `verdict`: row of message_verdicts; None:
+    nothing is wrong with it, or it was not judged."""
+
+    cluster: str
+    number: int
+    rows: Sequence[Event]
+    samples: Sequence[Event]
+    clocks: Clocks
+    judged: bool
+    verdict: Event | None
+
+    def life(self) -> tuple[list[LifeMoment], Range | None, list[Holding]]:
+        """When what was said of it, where it is in the log, who held it."""
+        found = moments(self.rows, self.clocks, self.number)
+        samples = of_queue(self.samples, found)
+        where = position(found, samples)
+        return found, where, holdings(where, samples) if where else []
+
+
 # ---- text ----------------------------------------------------------------------------------------------------------
+
+
+def told(msg_id: str, about: Gathered) -> list[str]:
+    """As text: every row with its line, the brokers that held it, the verdict."""
+    found, where, held = about.life()
+    gone = undone(row for row in about.samples if row["kind"] == "promoted")
+    lines = [f"{msg_id}" + (f" in cluster {about.cluster}" if about.cluster else ""), ""]
+    rows = [(clock(one.est), half(one.lo, one.hi), who(one.event), did(one, gone)) for one in found]
+    lines += table(("time (UTC)", "+-", "who", "what"), rows, ("+-",))
+    lines += ["", "lines:", *(f"  {place_of(one.event)}" for one in found), ""]
+    if where is None:
+        lines += ["the brokers' logs do not tell where in their log it was", ""]
+    else:
+        lines.append(f"in the log of {where.primary} (term {where.term}) behind {where.after}, up to {where.upto}:")
+        holders = [f"  {held_words(one)}, {clock(one.at)}, {place_of(one.event)}" for one in held]
+        lines += [*(holders or ["  no backup wrote how far it was"]), ""]
+    return [*lines, *wrapped(_judged(about), 4, "verdict: ")]
+
+
+def _judged(about: Gathered) -> str:
+    if about.verdict is not None:
+        return verdict_words(str(about.verdict["verdict"]), str(about.verdict["cause"] or ""))
+    return verdict_words("ok", "") if about.judged else "not judged: the report has no table of messages"
+
+
+def as_json(about: Gathered) -> dict[str, Any]:
+    """For programs."""
+    found, where, held = about.life()
+    return {
+        "cluster": about.cluster,
+        "moments": [
+            {"ts_est": one.est, "ts_lo": one.lo, "ts_hi": one.hi, "count": one.count, "event": one.event}
+            for one in found
+        ],
+        "position": where and {"term": where.term, "node": where.primary, "after": where.after, "upto": where.upto},
+        "holdings": [
+            {"node": one.node, "role": one.role, "held": one.held, "position": one.position, "ts_est": one.at,
+             "place": place_of(one.event)}
+            for one in held
+        ],
+        "verdict": about.verdict or ({"verdict": "ok", "cause": ""} if about.judged else None),
+    }  # fmt: skip
 
 
 def verdict_words(verdict: str, cause: str) -> str:
@@ -204,8 +269,3 @@ def held_words(one: Holding) -> str:
         None: "may have had it",
     }[one.held]
     return f"{one.role} {one.node} {what}: it was at {one.position}"
-
-
-def as_row(one: LifeMoment) -> Mapping[str, Any]:
-    """For programs."""
-    return {"ts_est": one.est, "ts_lo": one.lo, "ts_hi": one.hi, "count": one.count, "event": one.event}

@@ -6,8 +6,11 @@ import json
 import os
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
+
+from spark_jobs.report.units import UNKNOWN as BEYOND
+from spark_jobs.report.units import duration
 
 WIDTH: Final = 80
 UNKNOWN: Final = "?"
@@ -40,6 +43,15 @@ def wrapped(text: str, indent: int = 0, first: str | None = None) -> list[str]:
         break_on_hyphens=False,
         break_long_words=False,
     )
+
+
+def half(lo: int, hi: int) -> str:
+    """Half of the width of bounds, us; unknown beyond those of a clock that nothing bounds."""
+    return UNKNOWN if hi - lo > BEYOND else duration((hi - lo + 1) // 2)
+
+
+def place_of(event: Mapping[str, Any]) -> str:
+    return f"{event.get('file')}:{event.get('line_no')}"
 
 
 def as_json(value: Any) -> str:
