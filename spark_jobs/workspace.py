@@ -22,8 +22,7 @@ TABLES: Final = frozenset(
     | {"message_lives", "message_verdicts", "message_summary", "outages", "outage_union"}
     | {"names", "slow_waits", "later_answers", "producer_moments", "queue_sights", "standstills", "consumer_moments"}
     | {"primary_spans", "dual", "hints", "gaps", "fleet", "budget", "near_misses", "resources"}
-    | {"files", "faults", "notes", "facts"}
-    | {"catalog", "files", "faults", "notes", "given"}
+    | {"catalog", "files", "faults", "notes", "given", "facts"}
     | {"watched", "announced"}
     | {"incident_outages", "steps", "scratch"}
     | {"clocks_failures", "order_failures", "incidents_failures", "gaps_failures"}
@@ -61,8 +60,11 @@ class Workspace:
                 self._with_given(engine)
 
     def _load(self, engine: Engine, name: str, table: str) -> None:
-        columns = ddl() if table == "events_raw" else None
-        (delta.load if delta.is_table(self.path(table)) else _plain)(engine, name, self.path(table), columns)
+        path, columns = self.path(table), ddl() if table == "events_raw" else None
+        if delta.is_table(path):
+            delta.load(engine, name, path, columns)
+        else:
+            engine.load(name, path, columns)
 
     def _with_given(self, engine: Engine) -> None:
         """Folders of Parquet that are events already are read where they lie."""
@@ -134,7 +136,3 @@ def _about(engine: Engine, place: str) -> list[Row]:
 
 def _format(about: Sequence[Row]) -> str:
     return about[0]["format"] or PARQUET
-
-
-def _plain(engine: Engine, name: str, path: str, columns: str | None) -> None:
-    engine.load(name, path, columns)

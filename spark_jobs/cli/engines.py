@@ -135,7 +135,7 @@ def _spark(options: argparse.Namespace) -> Engine:
             )  # fmt: skip
             return SparkEngine(begun, own=not running, threads=options.threads or None)
         except Exception as error:
-            why = _said(said) or _first_line(str(error)) or type(error).__name__
+            why = _said(said) or str(error).strip().partition("\n")[0] or type(error).__name__
             raise UserError(f"Spark does not start at {master}: {why}") from error
 
 
@@ -181,7 +181,3 @@ def java(environ: Mapping[str, str]) -> str | None:
     """Where the program is."""
     home = environ.get("JAVA_HOME")
     return shutil.which(str(Path(home, "bin", "java"))) if home else shutil.which("java", path=environ.get("PATH"))
-
-
-def _first_line(text: str) -> str:
-    return next((line for line in text.splitlines() if line.strip()), "")

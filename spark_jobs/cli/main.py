@@ -60,7 +60,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action=ShowVersion)
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for name in VERBS:
-        module, texts = _module(name), _TEXTS[name]
+        module, texts = importlib.import_module(f"spark_jobs.cli.{name}"), _TEXTS[name]
         verb = verbs.add_parser(
             name,
             help=texts["help"],
@@ -72,10 +72,6 @@ def make_parser() -> argparse.ArgumentParser:
         module.add_arguments(verb)
         verb.set_defaults(run=module.run)
     return parser
-
-
-def _module(verb: str) -> Any:
-    return importlib.import_module(f"spark_jobs.cli.{verb}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

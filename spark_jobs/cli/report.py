@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,7 +34,8 @@ def run(options: argparse.Namespace) -> int:
     out = common.folder(options.output)
     failures, written = _made(options, out)
     overview = load(out / OVERVIEW)
-    _complain(failures)
+    for row in failures:
+        print(f"failover-report: not computed: {row.get('text')}", file=sys.stderr)
     if options.json:
         shown = {"incidents": overview.rows("incidents"), "messages": overview.row("messages"),
                  "failed": failures, "files": [str(path) for path in written]}  # fmt: skip
@@ -65,11 +66,6 @@ def _computed(
         failures = pipeline.run(reader, workspace, options.inputs, common.settings(options), progress, then)
         progress.step(STEP)
         return list(failures), files.write(then(), workspace, out, options.format, options.incident)
-
-
-def _complain(failures: Iterable[Row]) -> None:
-    for row in failures:
-        print(f"failover-report: not computed: {row.get('text')}", file=sys.stderr)
 
 
 # ---- what is printed ------------------------------------------------------------------------------------------------

@@ -34,7 +34,9 @@ def margins(rows: Sequence[Row], near_ms: float, seed: int, shuffles: int) -> di
         **{verdict: verdicts[verdict] for verdict in ("excluded", "possible", "certain")},
         "near_ms": near_ms,
         "near": sum(row["margin_ms"] < near_ms for row in known),
-        "unsure": sum(map(_is_unsure, known)),
+        "unsure": sum(
+            row["margin_ms"] >= 0 and (row["margin_lo_ms"] is None or row["margin_lo_ms"] < 0) for row in known
+        ),
         "least_ms": least["margin_ms"] if least else None,
         "least_incident": least["incident"] if least else None,
         "least_cluster": least["cluster"] if least else None,
@@ -42,10 +44,6 @@ def margins(rows: Sequence[Row], near_ms: float, seed: int, shuffles: int) -> di
         "months": _months(known, near_ms),
         **_trend(known, seed, shuffles),
     }
-
-
-def _is_unsure(row: Row) -> bool:
-    return bool(row["margin_ms"] >= 0 and (row["margin_lo_ms"] is None or row["margin_lo_ms"] < 0))
 
 
 def _months(known: Sequence[Row], near_ms: float) -> list[dict[str, Any]]:
@@ -68,7 +66,12 @@ def _trend(known: Sequence[Row], seed: int, shuffles: int) -> dict[str, Any]:
     sizes = Counter(map(_stratum, bounded))
     if sum(size for size in sizes.values() if size > 1) < SMALLEST:
         return {"trend": "too few", "trend_p": None}
-    values = [compare.Value(row["margin_lo_ms"], _high(row), _stratum(row)) for row in bounded]
+    values = [
+        compare.Value(
+            row["margin_lo_ms"], math.inf if row["margin_hi_ms"] is None else row["margin_hi_ms"], _stratum(row)
+        )
+        for row in bounded
+    ]
     p, direction = compare.trend(values, seed, shuffles)
     word = {1: "growing", 0: "no trend shown", -1: "shrinking"}[direction if p <= 0.05 else 0]
     return {"trend": word, "trend_p": p}
@@ -76,7 +79,3 @@ def _trend(known: Sequence[Row], seed: int, shuffles: int) -> dict[str, Any]:
 
 def _stratum(row: Row) -> tuple[str, str]:
     return row["cluster"] or "", row["type"] or ""
-
-
-def _high(row: Row) -> float:
-    return math.inf if row["margin_hi_ms"] is None else float(row["margin_hi_ms"])

@@ -15,16 +15,15 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from spark_jobs.report.sums import COUNTED
+from spark_jobs.report.units import UNKNOWN
 from spark_jobs.solve.causes import NEEDS_PRIMARY
 from spark_jobs.solve.phases import NAMES as PHASES
 
 Row = dict[str, Any]
 Given = Mapping[str, Any]
 METRICS: Final = (*PHASES, "service", "to_redundancy", "clients")
-SUMS: Final = (
-    *("attempts", "confirmed", "ok", "lost", "unaccounted", "explained", "unexpected", "unlogged"),
-    *("duplicated", "redelivered", "resend", "unmarked", "recovered", "refused", "unknown"),
-)
+SUMS: Final = tuple(name for name in COUNTED if name not in ("messages", "resends", "anonymous"))
 _TIMES: Final = tuple(f"{name}_{part}" for name in METRICS for part in ("us", "lo_us", "hi_us"))
 _MARGINS: Final = ("margin_ms", "margin_lo_ms", "margin_hi_ms")
 COLUMNS: Final = {
@@ -138,13 +137,9 @@ def _span(fault: Given, last: Given) -> Times:
     """From the end of the one to the end of the other."""
     bounds = (fault.get("end_lo"), fault.get("end_hi"), last.get("end_lo"), last.get("end_hi"))
     length = last["end"] - fault["end"]
-    if None in bounds or last["end_hi"] - fault["end_lo"] > _FOREVER:
+    if None in bounds or last["end_hi"] - fault["end_lo"] > UNKNOWN:
         return None, length, None
     return max(0, last["end_lo"] - fault["end_hi"]), length, last["end_hi"] - fault["end_lo"]
-
-
-_FOREVER: Final = 1 << 60
-"""us: bounds of an unknown clock are wider."""
 
 
 def _since(fault: Given, row: Given) -> Times:
@@ -179,4 +174,4 @@ def _observed(document: Given) -> int | None:
     times = [row.get("ts_est") for row in document.get("events") or ()]
     times += [row.get("ts_end") for row in document.get("outages") or ()]
     times += [row.get("end") for row in document.get("phases") or ()] + [document["incident"].get("end")]
-    return max((time for time in times if isinstance(time, int) and time < _FOREVER), default=None)
+    return max((time for time in times if isinstance(time, int) and time < UNKNOWN), default=None)

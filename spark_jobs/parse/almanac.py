@@ -166,12 +166,14 @@ def _zones(
         if node not in zones:
             zones[node] = next(iter(agreed)) if len(agreed) == 1 else UTC_ZONE
             reason = "as the other nodes'" if len(agreed) == 1 else "nothing says otherwise"
-            notes.append(Note(node, f"zone of {node} assumed {_name(zones[node])}, {reason}", ASSUMED))
+            notes.append(
+                Note(
+                    node,
+                    f"zone of {node} assumed {zones[node] if zones[node] != UTC_ZONE else 'UTC'}, {reason}",
+                    ASSUMED,
+                )
+            )
     return zones, notes
-
-
-def _name(zone: Zone) -> str:
-    return "UTC" if zone == UTC_ZONE else str(zone)
 
 
 def _compared(node: str, text: str, zone: Zone, proved: tuple[Zone, str, str] | None) -> Note:

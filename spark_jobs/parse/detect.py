@@ -46,20 +46,16 @@ _CONTENT: Final = tuple((parser, _octets(pattern)) for parser, pattern in _TABLE
 
 def detect(name: str, head: Sequence[bytes]) -> str | None:
     """One of PARSERS, None for a file that no parser can read.  `head`: its first lines, HEAD_LINES are enough."""
-    votes = Counter(parser for parser in map(_of_line, head[:HEAD_LINES]) if parser is not None)
+    votes = Counter(parser for parser in map(_of_line, head[:HEAD_LINES]) if parser)
     if votes:
         return max(PARSERS, key=lambda parser: votes[parser])
     if _is_binary(head):
         return None
-    return _of_name(PurePosixPath(name).name)
+    return next((parser for parser, pattern in _NAMES if pattern.search(PurePosixPath(name).name)), None)
 
 
 def _of_line(line: bytes) -> str | None:
     return next((parser for parser, pattern in _CONTENT if pattern.match(line)), None)
-
-
-def _of_name(name: str) -> str | None:
-    return next((parser for parser, pattern in _NAMES if pattern.search(name)), None)
 
 
 def _is_binary(head: Sequence[bytes]) -> bool:

@@ -198,11 +198,11 @@ def away(row: Row) -> str:
 
 def longest(document: Row) -> dict[str, Any] | None:
     """The longest outage of a client; one without end before all others."""
-    return max(document["outages"], key=lambda row: (bool(row["censored"]), *_length(row)), default=None)
+    return max(document["outages"], key=_length, default=None)
 
 
-def _length(row: Row) -> tuple[int, str]:
-    return row["ts_end"] - row["ts_begin"], row["client_id"] or ""
+def _length(row: Row) -> tuple[bool, int, str]:
+    return bool(row["censored"]), row["ts_end"] - row["ts_begin"], row["client_id"] or ""
 
 
 def stood(row: Row) -> str:

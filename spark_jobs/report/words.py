@@ -39,10 +39,6 @@ def _because(event: Row) -> str:
     return f": {reason}" if reason else ""
 
 
-def _late(event: Row) -> str:
-    return "is late and leaves the in-sync set" if event.get("result") == "begun" else "may return to the in-sync set"
-
-
 def _peer(event: Row) -> str:
     return str(event.get("peer") or "an unnamed peer")
 
@@ -107,6 +103,11 @@ def _promote_request(event: Row) -> str:
     return f"promotion of {about} was asked for{_because(event)}"
 
 
+def _late(event: Row) -> str:
+    what = "is late and leaves the in-sync set" if event.get("result") == "begun" else "may return to the in-sync set"
+    return f"{_node(event)}: the backup {_peer(event)} {what}{_because(event)}"
+
+
 def _isolated(event: Row) -> str:
     return f"{_node(event)} is {'no longer ' if event.get('result') == 'ended' else ''}isolated{_because(event)}"
 
@@ -119,7 +120,7 @@ _SENTENCES: Final[dict[str, Callable[[Row], str]]] = {
     "fence_op_done": _fenced,
     "promote_request": _promote_request,
     "promoted": lambda e: f"{_peer(e) if e.get('source') == MANAGER else _node(e)} is promoted",
-    "backup_late": lambda e: f"{_node(e)}: the backup {_peer(e)} {_late(e)}{_because(e)}",
+    "backup_late": _late,
     "resumed": lambda e: f"{_node(e)}: {WORDS['resumed'].get(str(e.get('result')), 'ran again')}",
     "isolated": _isolated,
     "relocate": _relocate,

@@ -64,13 +64,13 @@ def _returns(facts: Facts) -> Iterable[Return]:
     for node, rows in facts.own.items():
         segments = [row for row in rows if row.get("source") == "broker"]
         for before, start in pairwise(segments):
-            if start["kind"] == "start" and before.get("proc") != start.get("proc") and not _in_order(before):
+            if (
+                start["kind"] == "start"
+                and before.get("proc") != start.get("proc")
+                and before["kind"] not in ("stop", "log_end")
+            ):
                 life = (row for row in segments if row.get("proc") == start.get("proc"))
                 yield Return(node, before, start, next((row for row in life if row["kind"] == "journal_read"), None))
-
-
-def _in_order(last: Event) -> bool:
-    return last["kind"] in ("stop", "log_end")
 
 
 def described(journal: Event) -> str:

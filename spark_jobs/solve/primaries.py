@@ -212,6 +212,7 @@ def _dual(old: Span, new: Span, facts: Facts) -> Row:
     order = _seen_in_order(old, new)
     roles = _roles(old, new, order is not None)
     late = [confirm for confirm in old.confirms if confirm[0] > new.promotion.hi]
+    beside = sum(old.to_lo is not None and latest <= old.to_lo for _, latest, _ in new.confirms)
     evidence = [*(order or ()), *([old.end] if old.end else []), new.promotion.done]
     if roles != EXCLUDED:
         evidence += [event for _, _, event in late[:3]]
@@ -231,14 +232,10 @@ def _dual(old: Span, new: Span, facts: Facts) -> Row:
         **_margins(old, new),
         "why": _why(old, new, roles, order, late, held) or _open(old, facts),
         "confirms_by_old": len(late) if roles != EXCLUDED else 0,
-        "confirms_by_new": _confirms_beside(old, new) if roles != EXCLUDED else 0,
+        "confirms_by_new": beside if roles != EXCLUDED else 0,
         "signs": _independent(old, new, facts),
         "evidence": list(dict.fromkeys(places(evidence))),
     }
-
-
-def _confirms_beside(old: Span, new: Span) -> int:
-    return sum(old.to_lo is not None and latest <= old.to_lo for _, latest, _ in new.confirms)
 
 
 def _held(old: Span, new: Span, facts: Facts) -> Event | None:
