@@ -76,8 +76,9 @@ class Writer:
         else:
             made = _grid(heads, texts, widths, table.numbers)
         more = len(table.rows) - len(rows)
-        note = f"... and {number(more)} more, which the page has." if more else table.note
-        return "\n\n".join(part for part in (escaped(table.caption), made, escaped(note)) if part)
+        left_out = f"... and {number(more)} more, which the page has" if more else ""
+        notes = escaped("; ".join(filter(None, (left_out, table.note))))
+        return "\n\n".join(part for part in (escaped(table.caption), made, notes) if part)
 
     def _item(self, head: str, text: str, places: Sequence[str]) -> str:
         """With the first lines of logs that say it; what is numbered says a line in words."""

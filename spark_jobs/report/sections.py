@@ -36,7 +36,7 @@ def told(document: Row, lines: Lines) -> list[Block]:
     """What all forms of a page say."""
     found = scene.moments(document)
     return [
-        *_moments(document, found),
+        *_moments(document, found, lines),
         *_phases(document, found),
         *_budget(document),
         *claims.resources(document, lines),
@@ -86,14 +86,14 @@ def _key(drawn: Markup, text: str) -> Markup:
 # ---- moments and phases ---------------------------------------------------------------------------------------------
 
 
-def _moments(document: Row, found: Sequence[scene.Moment]) -> list[Block]:
+def _moments(document: Row, found: Sequence[scene.Moment], lines: Lines) -> list[Block]:
     origin = headline.phase(document, "fault")["end"]
     rows = []
     for item in found:
         badge = tag("span", item.number, class_="badge", id=f"i{document['number']}-m{item.number}")
         apart = "" if origin is None else signed(item.at.at - origin)
         phases, places = ", ".join(item.phases), [item.at.place] if item.event is not None else []
-        html = joined([tag("strong", item.text), tag("div", phases, class_="note"), Lines(document, {}).places(places)])
+        html = joined([tag("strong", item.text), tag("div", phases, class_="note"), lines.places(places)])
         what = Cell(f"{item.text} ({phases})", html, places)
         rows.append((Cell(str(item.number), badge), time(item.at.at, item.at.low, item.at.high), apart, what))
     when = "" if not found else f" on {date(found[0].at.at)}, UTC"
