@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from spark_jobs.report.units import UNKNOWN as BEYOND
-from spark_jobs.report.units import duration
+from spark_jobs.report.units import aligned, duration
 
 WIDTH: Final = 80
 UNKNOWN: Final = "?"
@@ -22,16 +22,11 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[s
     widths = [max(len(row[column]) for row in (heads, *rows)) for column in range(len(heads))]
     while sum(widths) + 2 * (len(widths) - 1) > WIDTH and max(widths) > 8:
         widths[widths.index(max(widths))] -= 1
-    lines = []
-    for row in (heads, *rows):
-        cells = [_cell(cell, width, head in right) for cell, width, head in zip(row, widths, heads, strict=True)]
-        lines.append("  ".join(cells).rstrip())
-    return lines
-
-
-def _cell(text: str, width: int, right: bool) -> str:
-    text = text if len(text) <= width else text[: width - 1] + "~"
-    return text.rjust(width) if right else text.ljust(width)
+    cut = [
+        [cell if len(cell) <= width else cell[: width - 1] + "~" for cell, width in zip(row, widths, strict=True)]
+        for row in (heads, *rows)
+    ]
+    return [line.rstrip() for line in aligned(cut, [head in right for head in heads])]
 
 
 def wrapped(text: str, indent: int = 0, first: str | None = None) -> list[str]:

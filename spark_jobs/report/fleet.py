@@ -16,7 +16,7 @@ from spark_jobs.report.fleet_words import METRICS, Fleet, sentences, tables
 from spark_jobs.report.html import framed
 from spark_jobs.report.markdown import Writer, bullets
 from spark_jobs.report.markup import Markup, tag
-from spark_jobs.report.units import plural
+from spark_jobs.report.units import aligned, plural
 
 FORMATS: Final = ("html", "json", "md")
 TITLE: Final = "Fail-overs of the fleet"
@@ -72,7 +72,7 @@ def _fitted(one: Table, width: int) -> list[str]:
         ]
     while _width(columns) > width and len(columns) > 2:
         del columns[_least(columns, texts)]
-    lines = [_line(cells, columns, texts) for cells in zip(*columns, strict=True)]
+    lines = aligned([*zip(*columns, strict=True)], [index >= texts for index in range(len(columns))])
     more = len(one.rows) - len(rows)
     return [*(line[:width].rstrip() for line in lines), *([f"and {plural(more, 'more row')}"] if more else [])]
 
@@ -85,15 +85,6 @@ def _least(columns: Sequence[Sequence[str]], texts: int) -> int:
 
 def _width(columns: Sequence[Sequence[str]]) -> int:
     return sum(max(map(len, column)) for column in columns) + 2 * (len(columns) - 1)
-
-
-def _line(cells: Sequence[str], columns: Sequence[Sequence[str]], texts: int) -> str:
-    widths = [max(map(len, column)) for column in columns]
-    padded = [
-        cell.ljust(size) if number < texts else cell.rjust(size)
-        for number, (cell, size) in enumerate(zip(cells, widths, strict=True))
-    ]
-    return "  ".join(padded)
 
 
 # ---- HTML -----------------------------------------------------------------------------------------------------------

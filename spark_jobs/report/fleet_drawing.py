@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
+from spark_jobs import data
 from spark_jobs.data import Row
 from spark_jobs.report.canvas import Axis
 from spark_jobs.report.markup import Markup, escaped, joined, shape, tag
@@ -126,10 +127,5 @@ def _drawing(title: str, parts: Sequence[Markup]) -> Markup:
     return tag("svg", content, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_label=escaped(title))
 
 
-_RULES: Final = (
-    ".tick{fill:var(--muted)}.grid{stroke:var(--line)}.zero{stroke:var(--bad)}"
-    ".near{stroke:var(--doubt);stroke-dasharray:4 3}.error{stroke:var(--muted)}.dot{fill:var(--muted)}"
-    ".dot.excluded{fill:var(--good)}.dot.possible{fill:var(--doubt)}.dot.certain{fill:var(--bad)}"
-    ".curve{fill:none;stroke:var(--link);stroke-width:2}.limits{fill:var(--link);opacity:.18}"
-)
+_RULES: Final = data.text(__package__, "fleet.css").replace("\n", "")
 """Colours of the page."""

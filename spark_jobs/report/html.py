@@ -7,6 +7,7 @@ from collections.abc import Sequence, Set
 from hashlib import sha256
 from typing import Final
 
+from spark_jobs import data
 from spark_jobs.data import Row
 from spark_jobs.report import dual, headline, losses, sections, words
 from spark_jobs.report.elements import Block, Fold, Heading, Table, Text, elsewhere, gap, shown, timed, tone
@@ -20,12 +21,7 @@ FILES_SHOWN: Final = 200
 LINKS_SHOWN: Final = 20
 LINES_OF_ALL, LINES_LEAST = 4000, 40
 """Lines of logs on one page, and of one incident at the least."""
-SCRIPT: Final = (
-    "addEventListener('beforeprint',()=>document.querySelectorAll('details').forEach(d=>{d.open=true}));"
-    "const show=()=>{const e=location.hash&&document.getElementById(location.hash.slice(1));"
-    "if(!e)return;for(let p=e.parentElement;p;p=p.parentElement)if(p.tagName==='DETAILS')p.open=true;"
-    "e.scrollIntoView({block:'center'})};addEventListener('hashchange',show);show();"
-)
+SCRIPT: Final = data.text(__package__, "page.js").replace("\n", "")
 """An addition only: opens what is folded for printing, and around the line that a link goes to."""
 
 

@@ -12,7 +12,7 @@ from spark_jobs.data import Row
 from spark_jobs.report import headline, html, sections
 from spark_jobs.report.elements import Block, Fold, Heading, Points, Table, Text
 from spark_jobs.report.evidence import Cell, Lines
-from spark_jobs.report.units import number
+from spark_jobs.report.units import aligned, number
 
 WIDTH: Final = 98
 CUT_LEAST: Final = 12
@@ -116,13 +116,11 @@ def _grid(heads: Sequence[str], rows: Sequence[Sequence[str]], widths: Sequence[
     """Aligned as text, too."""
     right = [name in numbers for name in heads]
     rule = ["-" * (width - 1) + (":" if is_right else "-") for width, is_right in zip(widths, right, strict=True)]
-    lines = []
-    for row in (heads, rule, *rows):
-        cut = [cell if len(cell) <= width else _cut(cell, width) for cell, width in zip(row, widths, strict=True)]
-        sides = (str.rjust if is_right else str.ljust for is_right in right)
-        padded = [pad(cell, width) for pad, cell, width in zip(sides, cut, widths, strict=True)]
-        lines.append(f"| {' | '.join(padded)} |")
-    return "\n".join(lines)
+    cut = [
+        [cell if len(cell) <= width else _cut(cell, width) for cell, width in zip(row, widths, strict=True)]
+        for row in (heads, rule, *rows)
+    ]
+    return "\n".join(f"| {line} |" for line in aligned(cut, right, " | "))
 
 
 def _cut(cell: str, width: int) -> str:

@@ -12,6 +12,8 @@ DARK: Final[dict[str, str]] = {name: dark for name, (_, dark) in _COLOURS["colou
 STATE_COLOURS: Final[dict[str, str]] = _COLOURS["states"]
 """State → colour; any other is drawn as unknown."""
 PATTERNS: Final[dict[str, str]] = _COLOURS["patterns"]
+DEFS: Final[tuple[str, ...]] = tuple(_COLOURS["defs"].values())
+"""What a drawing fills areas with."""
 FONT: Final = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', Arial, sans-serif"
 
 

@@ -12,7 +12,7 @@ from spark_jobs.data import Row
 from spark_jobs.report import bands, lanes, scene, words
 from spark_jobs.report.canvas import LINE, WIDE, Axis, Canvas, CanvasLayout, spread, titled
 from spark_jobs.report.markup import Markup, joined, shape
-from spark_jobs.report.style import PATTERNS, STATE_COLOURS
+from spark_jobs.report.style import DEFS, PATTERNS, STATE_COLOURS
 from spark_jobs.report.units import date, plural
 
 
@@ -134,21 +134,7 @@ def _lines(canvas: Canvas, moments: Iterable[scene.Moment], top: float) -> list[
 
 def patterns(prefix: str) -> Markup:
     """Patterns and marks, which a drawing refers to."""
-    slanted = 'patternUnits="userSpaceOnUse" patternTransform="rotate(45)"'
-    back = '<rect width="4" height="4" class="d-back" fill-opacity=".55"/>'
-    found = [
-        f'<pattern id="{prefix}-hatch" width="4" height="4" {slanted}>{back}'
-        '<path d="M1 0V4" class="l-text" stroke-width="1"/></pattern>',
-        f'<pattern id="{prefix}-may" width="3" height="3" {slanted}><path d="M.8 0V3" class="l-text"/></pattern>',
-        f'<pattern id="{prefix}-stripes" width="7" height="7" {slanted}>'
-        '<path d="M2 0V7" class="l-back" stroke-width="1.6" stroke-opacity=".55"/></pattern>',
-        f'<pattern id="{prefix}-lines" width="5" height="5" patternUnits="userSpaceOnUse">'
-        '<path d="M0 1H5" class="l-back" stroke-width="1.4" stroke-opacity=".7"/></pattern>',
-        f'<pattern id="{prefix}-dots" width="6" height="6" patternUnits="userSpaceOnUse">'
-        '<circle cx="2" cy="2" r=".9" class="d-muted"/></pattern>',
-        f'<pattern id="{prefix}-net" width="6" height="6" {slanted}>'
-        '<path d="M1 0V6M0 1H6" class="l-back" stroke-width=".9" stroke-opacity=".6"/></pattern>',
-    ]
+    found = [pattern.replace("PREFIX", prefix) for pattern in DEFS]
     found += [f'<path id="{prefix}-{name}" d="{path}"/>' for name, path in scene.PATHS.items()]
     return shape("defs", Markup("".join(found)))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -167,3 +167,10 @@ def by_note(told: Iterable[tuple[str, str]]) -> str:
 
 def percent(share: float | None) -> str:
     return "unknown" if share is None else f"{100 * share:.0f} %"
+
+
+def aligned(rows: Sequence[Sequence[str]], right: Sequence[bool], between: str = "  ") -> list[str]:
+    """Texts in columns, a line for each row; `right`: columns of numbers."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    pads = [str.rjust if is_right else str.ljust for is_right in right]
+    return [between.join(map(lambda pad, cell, width: pad(cell, width), pads, row, widths)) for row in rows]
