@@ -115,10 +115,9 @@ def timed(engine: Engine, workspace: Workspace, options: Options) -> Options:
     for row in engine.rows("select * from clock_segments"):
         of.setdefault(row["cluster"], []).append({**row, "evidence": {}})
     found = [piece for cluster in sorted(of) for piece in lines.pieces(of_rows(of[cluster]), cluster)]
-    options = replace(options, runs=bool(engine.rows(lines.RUNS)), skew=lines.skew(found))
     if not found:
         return options
     engine.table("clock_pieces", lines.PIECES, found)
     engine.view("events_timed", lines.timed("events_raw", found))
     engine.view("facts_timed", lines.timed("facts", found))
-    return replace(options, events="events_timed", facts="facts_timed", clock="ts_est")
+    return replace(options, events="events_timed", facts="facts_timed", clock="ts_est", skew=lines.skew(found))

@@ -25,7 +25,6 @@ PIECES: Final = (
     "cluster string, node string, w0 bigint, w1 bigint, boot string, m0 bigint, m1 bigint, except_boots string, "
     "offset_us bigint, slope double"
 )
-RUNS: Final = "select 1 as n from events_raw where pub_last > pub_first limit 1"
 Row = dict[str, Any]
 Place = tuple[Row, int, int]
 """(columns that say on which clock, ts_wall from, until)"""

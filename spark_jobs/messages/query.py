@@ -60,7 +60,7 @@ _HELD: Final = "delivered, never acknowledged"
 OK: Final = "a > 0 and d > 0 and d = e and d <= a"
 
 
-def lives(events: str = "events_raw", clock: str = "ts_wall", undone: str = NONE, runs: bool = True) -> str:
+def lives(events: str = "events_raw", clock: str = "ts_wall", undone: str = NONE) -> str:
     """cluster, producer, pub; sends = attempts | confirms | resends; takes = acks | delivers | refusals; flags;
     times in µs (first sent, confirmed, refused, delivered; confirmed_by: a run's end; dumped: when it was last seen in
     a queue's dump); client and places (hashes).  `undone`: condition of rows that do not count."""
@@ -81,7 +81,7 @@ select cluster, producer, pub,
   max(case when code between 1 and 5 then place end) as sent_to_2,
   min(case when code = 6 then place end) as taken_from,
   max(case when code = 6 then place end) as taken_from_2
-from ({messages(events, clock, undone, runs)})
+from ({messages(events, clock, undone)})
 group by cluster, producer, pub"""
 
 

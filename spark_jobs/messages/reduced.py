@@ -31,7 +31,7 @@ def takings(engine: Engine, workspace: Workspace, options: Options) -> None:
 def lives(engine: Engine, workspace: Workspace, options: Options) -> None:
     def query() -> str:
         facts.need(engine, workspace)
-        return messages.lives(options.events, options.clock, undone(engine, options), options.runs)
+        return messages.lives(options.events, options.clock, undone(engine, options))
 
     _need(engine, workspace, "message_lives", query, options)
 

@@ -6,8 +6,8 @@ evenly, as `solve.runs` does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from spark_jobs.schema import EXPLAINED_BY
 
@@ -51,10 +51,7 @@ def _span() -> str:
     )
 
 
-def _spread(columns: str, narrow: str, steps: str, runs: bool) -> str:
-    """Without runs no row has to be made of another, which is half of the work on it."""
-    if not runs:
-        return f"select {columns}, {steps} row_ts as ts from (select *, pub_first as pub, ts as row_ts from {narrow})"
+def _spread(columns: str, narrow: str, steps: str) -> str:
     all_of = "case when pub_last > pub_first then sequence(pub_first, pub_last) else array_repeat(pub_first, 1) end"
     spread = f"select {columns}, pub_first, pub_last, ts as row_ts, span, explode({all_of}) as pub from {narrow}"
     later = "div(span * (pub - pub_first), pub_last - pub_first)"
@@ -64,7 +61,7 @@ def _spread(columns: str, narrow: str, steps: str, runs: bool) -> str:
     )
 
 
-def messages(events: str = "events_raw", clock: str = _WALL, undone: str = NONE, runs: bool = True) -> str:
+def messages(events: str = "events_raw", clock: str = _WALL, undone: str = NONE) -> str:
     """One row a message and fact: cluster, producer, pub, code, flags, client, place, ts, done_ts (µs; of a run when
     its last message was).  `clock`: expression for a row's time.
 
@@ -78,7 +75,7 @@ def messages(events: str = "events_raw", clock: str = _WALL, undone: str = NONE,
     or (source <> 'client' and kind in ({quoted(EXPLAINED_BY)}) and not {undone}))
 )"""
     columns = "cluster, producer, code, flags, client, place"
-    return _spread(columns, narrow, "pub, row_ts + span as done_ts,", runs)
+    return _spread(columns, narrow, "pub, row_ts + span as done_ts,")
 
 
 def coded(events: str = "events_raw", clock: str = _WALL) -> str:
@@ -91,16 +88,21 @@ def coded(events: str = "events_raw", clock: str = _WALL) -> str:
 )"""
 
 
-def takes(
-    begin: int, end: int, events: str = "events_raw", clock: str = _WALL, skew: int = 0, runs: bool = True
-) -> str:
-    """What consumers got and settled from `begin` to `end`, and more, one row a message: cluster, client_id, code, ts.
-
-    What is asked of ts_wall is asked before the dear correction; a run is later than its row."""
-    since = f"(ts_wall >= {begin - skew} or pub_last > pub_first)" if runs else f"ts_wall >= {begin - skew}"
+def takes(when: str, events: str = "events_raw", clock: str = _WALL) -> str:
+    """What consumers got and settled, one row a message: cluster, client_id, code, ts.  `when`: condition of rows."""
     narrow = f"""(
   select coalesce(cluster, '') as cluster, coalesce(client_id, '') as client_id, {_code()} as code, {clock} as ts,
     coalesce(pub_first, 0) as pub_first, coalesce(pub_last, 0) as pub_last, {_span()} as span
-  from {events} where source = 'client' and kind in {TAKES} and ts_wall < {end + skew} and {since}
+  from {events} where source = 'client' and kind in {TAKES} and ({when})
 )"""
-    return _spread("cluster, client_id, code", narrow, "", runs)
+    return _spread("cluster, client_id, code", narrow, "")
+
+
+def around(spans: Iterable[Mapping[str, Any]], skew: int) -> str:
+    """Condition of the rows of spans (cluster, b, e), and more, asked of ts_wall, which is cheaper than the corrected
+    time.  A run is later than its row."""
+    return " or ".join(
+        f"coalesce(cluster, '') = {quoted([span['cluster']])} and ts_wall < {span['e'] + skew}"
+        f" and (ts_wall >= {span['b'] - skew} or pub_last > pub_first)"
+        for span in spans
+    )

@@ -28,7 +28,7 @@ def row(at: int, kind: str = "deliver", client: str = "c1", **more: Any) -> dict
 
 
 def moments(
-    engine: Engine, place: Path, ahead: int, rows: list[dict[str, Any]], spans: list[dict[str, Any]], runs: bool
+    engine: Engine, place: Path, ahead: int, rows: list[dict[str, Any]], spans: list[dict[str, Any]]
 ) -> list[tuple[int, int]]:
     """(ts, got) of those found by a clock that is `ahead`, µs."""
     write([{**row, "ts_wall": row["ts_wall"] + ahead} for row in rows], place / "events_raw")
@@ -38,18 +38,18 @@ def moments(
     engine.table("clock_pieces", lines.PIECES, found)
     engine.view("events_timed", lines.timed("events_raw", found))
     engine.table("consumer_spans", SPANS, spans)
-    options = Options(events="events_timed", clock="ts_est", skew=lines.skew(found), runs=runs)
+    options = Options(events="events_timed", clock="ts_est", skew=lines.skew(found))
     job._moments(engine, workspace, options)
     return sorted((row["ts"], row["got"]) for row in engine.rows("select * from consumer_moments"))
 
 
 @both_engines
-@pytest.mark.parametrize("runs", [True, False])
 @pytest.mark.parametrize("ahead", [0, 5_000_000, -5_000_000])
-def test_moments_of_a_span(engine: Engine, tmp_path: Path, ahead: int, runs: bool) -> None:
+def test_moments_of_a_span(engine: Engine, tmp_path: Path, ahead: int) -> None:
     edges = [BEGIN - 1, BEGIN, END - 1, END]
     rows = [row(at) for at in edges] + [row(BEGIN + 9, "ack"), row(BEGIN + 9, "publish"), row(BEGIN, client="c2")]
-    assert moments(engine, tmp_path, ahead, rows, [SPAN], runs) == [(BEGIN, 1), (BEGIN + 9, 0), (END - 1, 1)]
+    rows += [row(BEGIN + 5, cluster="d"), row(BEGIN + 5, cluster=None)]
+    assert moments(engine, tmp_path, ahead, rows, [SPAN]) == [(BEGIN, 1), (BEGIN + 9, 0), (END - 1, 1)]
 
 
 @both_engines
@@ -57,10 +57,10 @@ def test_moments_of_a_span(engine: Engine, tmp_path: Path, ahead: int, runs: boo
 def test_a_run_that_began_before(engine: Engine, tmp_path: Path, ahead: int) -> None:
     """Three messages a minute apart, the second at the begin of the span."""
     run = row(BEGIN - MINUTE, pub_last=3, attrs={"last_ts_mono": str(2 * MINUTE)})
-    assert moments(engine, tmp_path, ahead, [run], [SPAN], runs=True) == [(BEGIN, 1)]
+    assert moments(engine, tmp_path, ahead, [run], [SPAN]) == [(BEGIN, 1)]
 
 
 @both_engines
 def test_no_span_no_pass(engine: Engine, tmp_path: Path) -> None:
-    assert moments(engine, tmp_path, 0, [row(BEGIN)], [], runs=False) == []
+    assert moments(engine, tmp_path, 0, [row(BEGIN)], []) == []
     assert not (tmp_path / "consumer_moments").exists()

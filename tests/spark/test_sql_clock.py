@@ -63,14 +63,6 @@ def test_a_clock_that_was_set_back_shows_each_time_once(engine: Engine, tmp_path
     assert len(found) == len([row for row in rows if row["node"] == "node2"])
 
 
-@pytest.mark.parametrize("last", [None, 0, 6, 7, 8])
-def test_runs_are_noticed(engine: Engine, tmp_path: Path, last: int | None) -> None:
-    rows = events(processes.kill().files)
-    alone = [{**row, "pub_last": row.get("pub_first")} for row in rows]
-    alone[len(alone) // 2] |= {"pub_first": 7, "pub_last": last}
-    assert solved(engine, tmp_path, alone).runs == (last == 8)
-
-
 def test_right_clocks_need_no_correction(engine: Engine, tmp_path: Path) -> None:
     options = solved(engine, tmp_path, events(processes.kill().files))
     assert (options.events, options.facts, options.clock) == ("events_raw", "facts", "ts_wall")

@@ -48,15 +48,10 @@ def ask(engine: Engine, place: Path, rows: list[Row], parts: int = 2) -> Answers
     """What the jobs say about rows."""
     workspace = Workspace(str(place / "ws"))
     write(rows, Path(workspace.path("events_raw")), parts)
-    options = Options(runs=any(map(_is_run, rows)))
-    messages.run(engine, workspace, options)
-    windows.clients(engine, workspace, options)
-    windows.union(engine, workspace, options)
+    messages.run(engine, workspace, Options())
+    windows.clients(engine, workspace, Options())
+    windows.union(engine, workspace, Options())
     return _answers(engine)
-
-
-def _is_run(row: Row) -> bool:
-    return bool((row.get("pub_last") or 0) > (row.get("pub_first") or 0))
 
 
 def _answers(engine: Engine) -> Answers:
@@ -109,12 +104,6 @@ def assert_same(found: Answers, wanted: Answers) -> None:
         less = [item for item in wanted[name] if item not in found[name]]
         assert (more, less) == ([], []), name
         assert len(found[name]) == len(wanted[name]), name
-
-
-def test_rows_of_one_message_each(engine: Engine, tmp_path: Path, seed: int) -> None:
-    """No row has to be made of another."""
-    rows = [row for row in histories(few(60), seed) if not _is_run(row)]
-    assert_same(ask(engine, tmp_path, rows), reference(rows))
 
 
 def test_the_histories_have_everything(rows: list[Row]) -> None:
