@@ -29,7 +29,7 @@ from ha.primary.primary import Primary
 from ha.primary.relocation import Relocation, choose
 from ha.promotion.candidacy import Candidacy
 from ha.promotion.case import ManagerRecord
-from ha.promotion.claims import Claim, ClaimRequest, grant
+from ha.promotion.claims import Claim, ClaimRequest, end_of_log, grant
 from ha.promotion.promoter import NO_WISH, Promoter, Wish
 from ha.promotion.score import Outlook
 from ha.promotion.takeover import Takeover
@@ -248,11 +248,12 @@ class Node:
         local = self.local
         if local.persisted.ballot != (claim.epoch, local.id):
             raise InvariantError(f"claimed epoch {claim.epoch}, voted {local.persisted.ballot}")
-        first = claim.base.succeed(claim.epoch, local.id, claim.members)
+        first = claim.base.succeed(claim.epoch, local.id, claim.members, claim.complete)
         local.persist(in_sync=first, vouched=first.key)
         base = self.role.position if local.whole else 0
         self.role.stop()
-        local.engine.begin_epoch(claim.epoch)  # messages of an unfinished difference are kept, in their order
+        # Messages of an unfinished difference are kept, in their order.
+        local.engine.begin_epoch(claim.epoch, first.unsure)
         local.trace({**local.lineage, claim.epoch: Origin(local.id, base)})
         if not local.journal.complete:
             local.journal.begin_again()
@@ -309,7 +310,8 @@ class Node:
         local.env.event("claim", peer=str(claim.claimant), result="denied" if reason else "granted", reason=reason)
         answer: Json = {"granted": not reason, "reason": reason, "abstains": bool(abstains)}
         lost: Json = {"lost": True} if local.lost else {}
-        return answer | {"id": local.id, "epoch": local.epoch} | lost
+        end: Json = {} if reason else end_of_log(local.member, local.engine.position, claim.base)
+        return answer | {"id": local.id, "epoch": local.epoch} | lost | end
 
     def _vote(self, claim: ClaimRequest) -> str:
         """Why our vote cannot be given; empty if it is on disk."""

@@ -103,6 +103,9 @@ class InSync:
     members: tuple[Member, ...] = ()
     brokers: tuple[str, ...] = ()
     """Addresses of the cluster's members; empty: those of ha-brokers-url."""
+    unsure: int = 0
+    """Messages of epochs before this one may have been handed out, or sent on, by a primary of whose last turns no
+    later one knows; 0: there are none."""
 
     @property
     def key(self) -> tuple[int, str, int]:
@@ -138,15 +141,16 @@ class InSync:
         kept = tuple(member for member in self.members if member.id not in gone)
         return replace(self, version=self.version + 1, members=kept)
 
-    def succeed(self, epoch: int, leader: str, members: Iterable[Member]) -> InSync:
+    def succeed(self, epoch: int, leader: str, members: Iterable[Member], complete: bool = False) -> InSync:
         """The first set of a new primary, which is on its own list: this set may have removed it, without being in
-        force."""
+        force.  `complete`: it has the log of the primary before to its end."""
         if epoch <= self.epoch:
             raise InvariantError(f"the epoch must grow: {self.epoch} to {epoch}")
         listed = {member.listed() for member in members}
         own = {member.address for member in listed if member.id == leader and member.address}
         returns = own - set(self.brokers) if self.brokers else ()
-        return InSync(epoch, leader, self.version + 1, tuple(sorted(listed)), (*self.brokers, *returns))
+        unsure = self.unsure if complete or not self.version else epoch
+        return InSync(epoch, leader, self.version + 1, tuple(sorted(listed)), (*self.brokers, *returns), unsure)
 
     def change_brokers(self, brokers: tuple[str, ...], removed: str = "") -> InSync:
         """The next version, for another list of brokers; a removed one leaves the set in the same step."""
@@ -160,6 +164,7 @@ class InSync:
             "version": self.version,
             "members": [member.to_json() for member in self.members],
             "brokers": list(self.brokers),
+            **({"unsure": self.unsure} if self.unsure else {}),
         }
 
     @classmethod
@@ -175,7 +180,8 @@ class InSync:
         brokers = value.get("brokers") or []
         if not isinstance(brokers, list) or not all(map(is_short_text, brokers)):
             raise LinkError(f"not a list of brokers: {brokers!r:.80}")
-        return cls(epoch, short_text(value, "leader"), version, parsed, tuple(brokers))
+        unsure = need_epoch({"unsure": 0, **value}, "unsure")
+        return cls(epoch, short_text(value, "leader"), version, parsed, tuple(brokers), unsure)
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ whole, since it answered the question.  So every broker that answered the questi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ha.model.environment import Answer, Exchanged, Outcome
+from ha.model.environment import Answer, Exchanged, Json, Outcome
 from ha.model.membership import HaState, InSync, Member, newest_of
 from ha.model.position import far_ahead, text
 from ha.model.protocol import need, need_epoch
@@ -39,6 +39,8 @@ class Claim:
     """Ids of the brokers that have forgotten what they knew: the first step took them for silent."""
     old_copy: bool = False
     """True if the claimant's data directory is an older copy: the claim alone does not make it a newer one."""
+    complete: bool = False
+    """True if the claimant has the log of the leader of the base to its end (`has_the_end`)."""
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,29 @@ def decide_claims(claim: Claim, answers: Mapping[str, Answer], me: Member, safet
     if safety.mode == "quorum" and len(granted) < majority:
         return f"epoch {claim.epoch} granted by {len(granted)} brokers, {majority} needed{abstained}"
     return ""
+
+
+def end_of_log(me: Member, position: int, base: InSync) -> Json:
+    """What a broker that has granted a claim adds if it is the leader of the base: it has stepped down, and this is how
+    far its log has come.  A later run of it does not know that."""
+    return {"end": position} if _led(base, me) else {}
+
+
+def has_the_end(claim: Claim, answers: Iterable[Answer], me: Member, position: int) -> bool:
+    """True if nobody has led since the leader of the base, and that is this process, or has granted the claim and has
+    logged nothing above our position.  Then the log shows what clients got from it and what it has sent on."""
+    ends = [position] if _led(claim.base, me) else [_end(answer) for answer in answers]
+    return claim.whole and claim.epoch == claim.base.epoch + 1 and any(0 <= end <= position for end in ends)
+
+
+def _led(base: InSync, broker: Member) -> bool:
+    leader = base.member(base.leader)
+    return leader is not None and (leader.id, leader.instance) == (broker.id, broker.instance)
+
+
+def _end(answer: Answer) -> int:
+    end = answer.result.get("end") if answer.result.get("granted") else None
+    return end if type(end) is int else -1
 
 
 def contradicted(claim: Claim, own_id: str, exchanged: Exchanged) -> str:

@@ -27,7 +27,7 @@ from ha.model.membership import HaState, InSync
 from ha.model.survey import Both, Round
 from ha.model.view import Survey, View
 from ha.promotion.case import ManagerRecord
-from ha.promotion.claims import Claim, ClaimRequest, contradicted, decide_claims, denial, fell_silent
+from ha.promotion.claims import Claim, ClaimRequest, contradicted, decide_claims, denial, fell_silent, has_the_end
 from ha.promotion.promotion import Refuse, decide
 from qpidd_py.errors import LinkError
 
@@ -240,7 +240,8 @@ class Promoter:
             self._give_up(reason)
             return
         try:
-            warning = self._candidate.become_primary(claim, self._force)
+            complete = has_the_end(claim, answers.values(), local.member, self._candidate.view().position)
+            warning = self._candidate.become_primary(replace(claim, complete=complete), self._force)
         except StateNotStored as error:
             self._give_up(f"its in-sync set cannot be stored: {error}")
             return

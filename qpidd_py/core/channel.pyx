@@ -187,7 +187,7 @@ cdef class Channel:
         begin_frame(p, FRAME_METHOD, self.number, size)
         put32(p + 7, GET_OK)
         put64(p + 11, self.unacked_tail)
-        p[19] = e.flags & ENTRY_REDELIVERED
+        p[19] = (e.flags & ENTRY_REDELIVERED) | (e.id < self.connection.engine.unsure)
         memcpy(p + 20, route_of(record), route)
         put32(p + 20 + route, <uint32_t>(queue.ready if queue.ready < 0xFFFFFFFF else 0xFFFFFFFF))
         p[size + 7] = FRAME_END
@@ -294,7 +294,7 @@ cdef class Channel:
         memcpy(p, PyBytes_AS_STRING(consumer.prefix), prefix)
         p += prefix
         put64(p, self.unacked_tail)
-        p[8] = e.flags & ENTRY_REDELIVERED
+        p[8] = (e.flags & ENTRY_REDELIVERED) | (e.id < self.connection.engine.unsure)
         memcpy(p + 9, route_of(record), route)
         p[9 + route] = FRAME_END
         self.write_content(p + 10 + route, record, e.deliveries if e.deliveries else -1, token)

@@ -36,6 +36,7 @@ cdef class Engine:
     cdef dict retained                      # letters that stay until they have another queue, see retained.pyx
     cdef uint64_t retry_at                  # when they are tried again
     cdef object refused                     # (queue, content) of publishes that a full queue has refused
+    cdef readonly uint64_t unsure           # messages below may be known to clients of an earlier primary, see `begin_epoch`
     cdef uint64_t inherited                 # expiry of a message that moves to another queue; 0 = by its properties
     cdef public uint64_t max_message_size
     cdef public size_t frame_max            # octets of the largest frame that any client may take

@@ -595,8 +595,10 @@ cdef class Engine:
             pending.clear()
         return 0
 
-    def begin_epoch(self, uint64_t epoch):
-        """This broker becomes primary: positions go on counting in the new epoch, every message is ready."""
+    def begin_epoch(self, uint64_t epoch, uint64_t unsure=0):
+        """This broker becomes primary: positions go on counting in the new epoch, every message is ready.  `unsure`: messages
+        of epochs before this one may have been handed out, or sent on, by a primary of whose last turns this broker does not
+        know.  They say `redelivered`, and what is sent on of them `x-resent`; they have not come back, so nothing counts."""
         cdef Queue queue
         if epoch <= self.sequence >> SEQUENCE_BITS:
             raise InvariantError(f"epoch {epoch} after {self.sequence >> SEQUENCE_BITS}")
@@ -606,6 +608,7 @@ cdef class Engine:
         forget_returns(self)
         self.forget_decisions()
         self.position = self.sequence = (epoch << SEQUENCE_BITS) | (self.sequence & SEQUENCE_MASK)
+        self.unsure = unsure << SEQUENCE_BITS
         self.changed = self.replicated = self.position      # nothing of what was taken over is known to be safe
         for queue in self.queues.values():
             queue.reset()

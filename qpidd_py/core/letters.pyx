@@ -28,6 +28,7 @@ from qpidd_py.core.ranges cimport ranges_room
 from qpidd_py.core.retained cimport lands, one_more, retain
 from qpidd_py.core.ring cimport ENTRY_TIMED, GONE, Entry, content_of, record_of, ring_at
 from qpidd_py.core.shadows cimport shadows_of
+from qpidd_py.core.stamps cimport with_resent
 from qpidd_py.core.watch cimport note_overflow
 from qpidd_py.core.wire cimport le64
 
@@ -178,12 +179,16 @@ cdef int send_letter(Engine engine, tuple note) except -1:
 
 cdef int transfer(Engine engine, Queue level, uint64_t index, Route route, bytes exchange, bytes routing_key,
                   bytes header, bytes body, Queue moved_from=None) except -1:
-    """Publishes the copy and removes the message, in one batch; a moved one (not a letter) may find no queue."""
+    """Publishes the copy and removes the message, in one batch; a moved one (not a letter) may find no queue.
+    A copy that an earlier primary may have made as well says so."""
     cdef bint whole = engine.log.whole
     cdef uint64_t taken, id = ring_at(&level.main, index).id
     cdef bint held = id >= level.barrier        # of a transaction that is not safe: the copy waits as well
-    cdef size_t room = (4 * RECORD_HEADER + 128 + 4 * len(route.queues) + len(exchange) + len(routing_key) + len(header)
-                        + len(body) + 16 * level.gone.count)
+    cdef size_t room
+    if id < engine.unsure:
+        header = with_resent(header, engine.frame_max)
+    room = (4 * RECORD_HEADER + 128 + 4 * len(route.queues) + len(exchange) + len(routing_key) + len(header)
+            + len(body) + 16 * level.gone.count)
     ranges_room(&level.gone, 1)
     engine.log.ensure(room)
     engine.log.whole = True

@@ -1,12 +1,14 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Headers that the broker adds when it delivers a message: how often it came back (`returns.pyx`), and the token of the
-consumer that gets it (`fencing.pyx`)."""
+consumer that gets it (`fencing.pyx`); and when it sends one on that an earlier primary may have sent on (`letters.pyx`)."""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint16_t, uint32_t
 from libc.string cimport memcmp, memcpy, memmove
 
 from qpidd_py.core.properties cimport field_size
-from qpidd_py.core.wire cimport be16, be32, put16, put32, put64
+from qpidd_py.core.wire cimport FRAME_OVERHEAD, be16, be32, put16, put32, put64
 
+cdef const char* RESENT = b"\x08x-resentt\x01"              # length, name, type and value
 cdef const char* DELIVERY_COUNT = b"\x10x-delivery-countl"   # length, name and type
 cdef const char* ACQUIRED_COUNT = b"\x10x-acquired-countl"
 cdef const char* FENCING_TOKEN = b"\x0fx-fencing-tokenl"
@@ -33,6 +35,20 @@ cdef size_t write_stamped(uint8_t* to, const uint8_t* header, size_t size, const
     at += table
     memmove(to + named + 8, header + at, size - at)
     return size - skipped + named + 8 + (0 if flags & 0x2000 else 4)
+
+
+cdef bytes with_resent(bytes header, size_t frame_max):
+    """A content header (which `bad_header` has not refused) that says x-resent; without it if that would not fit a frame."""
+    cdef const uint8_t* p = <const uint8_t*>PyBytes_AS_STRING(header)
+    cdef uint16_t flags = be16(p + 12)
+    cdef size_t at = fields_at(p), begin = at + (4 if flags & 0x2000 else 0), table = begin - at, before, skipped = 0
+    cdef bytes fields, made
+    table = be32(p + at) if table else 0
+    before = find_field(p + begin, table, RESENT, &skipped)
+    fields = header[begin:begin + before] + header[begin + before + skipped:begin + table] + <bytes>RESENT
+    made = b"".join((header[:12], (flags | 0x2000).to_bytes(2, "big"), header[14:at], len(fields).to_bytes(4, "big"), fields,
+                     header[begin + table:]))
+    return made if <size_t>PyBytes_GET_SIZE(made) + FRAME_OVERHEAD <= frame_max else header
 
 
 cdef size_t fields_at(const uint8_t* header) noexcept:

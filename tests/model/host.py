@@ -97,7 +97,7 @@ class ModelEngine:
             self.node.batch(ModelBatch(self.position))
         return self.position
 
-    def begin_epoch(self, epoch: int) -> None:
+    def begin_epoch(self, epoch: int, unsure: int = 0) -> None:
         self.position = self.sealed = make(epoch, sequence_of(self.position))
 
     def advance_safe(self, position: int) -> None:

@@ -41,6 +41,8 @@ FLOW = 0x00140014
 BLOCKED = 0x000A003C
 UNBLOCKED = 0x000A003D
 
+RESENT = b"\x08x-resentt\x01"
+
 
 class Deliver(NamedTuple):
     """basic.deliver."""
@@ -53,6 +55,13 @@ class Deliver(NamedTuple):
     """How often the message came back (`x-delivery-count`)."""
     token: int = 0
     """Of its consumer (`x-fencing-token`)."""
+    resent: bool = False
+    """A broker has sent it here, and an earlier one may have done so (`x-resent`)."""
+
+    @property
+    def marked(self) -> bool:
+        """It may have come before."""
+        return self.redelivered or self.resent
 
 
 def marshal(command: Any) -> bytes:

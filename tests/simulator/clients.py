@@ -225,7 +225,8 @@ class Client:
             self._missing = int.from_bytes(event.payload[4:12], "big")
             if self._deliver is not None:
                 count, token = (amqp.number_in(event.payload, name) for name in ("x-delivery-count", "x-fencing-token"))
-                self._deliver = self._deliver._replace(returns=count, token=token)
+                resent = amqp.RESENT in event.payload
+                self._deliver = self._deliver._replace(returns=count, token=token, resent=resent)
         else:
             self._body += event.payload
             self._missing -= len(event.payload)

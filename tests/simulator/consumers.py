@@ -87,7 +87,7 @@ class Consumer(Client):
             self._settle(deliver.tag)
 
     def _keep(self, deliver: amqp.Deliver, body: bytes) -> None:
-        name = self.history.delivered(self._queue, self.stream, deliver.redelivered, body, self.ballot)
+        name = self.history.delivered(self._queue, self.stream, deliver.marked, body, self.ballot)
         self.history.counted(self._queue, name, deliver.returns, self.ballot)
         self.history.fenced(self._queue, name, self.stream, deliver.token, self.ballot)
         self.history.grouped(self, self._queue, name)
@@ -171,7 +171,7 @@ class Reader(Client):
 
     def delivered(self, deliver: amqp.Deliver, body: bytes) -> None:
         stream = f"{self.name}:{self._life}"
-        self.history.delivered(self._queue, stream, deliver.redelivered, body, self.ballot)
+        self.history.delivered(self._queue, stream, deliver.marked, body, self.ballot)
 
 
 class Getter(Consumer):
@@ -239,7 +239,7 @@ class Worker(Client):
 
     def delivered(self, deliver: amqp.Deliver, body: bytes) -> None:
         stream = f"{self.name}:{self._life}"
-        source = self.history.delivered("work", stream, deliver.redelivered, body, self.ballot)
+        source = self.history.delivered("work", stream, deliver.marked, body, self.ballot)
         self._inbox.append((deliver, source))
         # The next message may come before commit-ok: its settlement belongs to a transaction of its own.
         if self._job is None:

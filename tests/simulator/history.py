@@ -27,8 +27,8 @@ taken for a client with automatic acknowledgement; a delivery by itself is nothi
     I15  where the manager gambles: a confirmed copy is held by the last primary, was delivered, is in a salvage file,
          or the last broker that held it has died
     I16  in a scenario with nothing but planned switch-overs no publish is left in doubt
-    I17  what a client got before comes marked as redelivered: from the same primary always, from a later one if its log
-         has all that the earlier one had appended by the time the client had it
+    I17  of what clients get of a copy from one queue all but one is marked, as redelivered or as a dead letter that was
+         made before, whichever primaries hand it out; a copy that came into the queue twice, by the log, may come twice
     I18  what left a queue with a dead letter exchange is where that sends it, and is not in both; unless it was
          acknowledged, or an administrator has purged it
     I24  a message that is handed out has come back as often as its log says, those that were out at the end of an
@@ -189,12 +189,12 @@ class History:
         self.copies[name].returned = True
         self._log(f"returned {name}")
 
-    def delivered(self, queue: str, stream: str, redelivered: bool, body: bytes, ballot: Ballot) -> str:
-        """`ballot`: under which the broker has let this client in."""
+    def delivered(self, queue: str, stream: str, marked: bool, body: bytes, ballot: Ballot) -> str:
+        """`marked`: it may have come before; `ballot`: under which the broker has let this client in."""
         name = name_of(body)
         copy = self.copies.get(name)
-        self.counts["redelivered" if redelivered else "delivered"] += 1
-        self._log(f"delivered {name} from {queue} to {stream}{' redelivered' if redelivered else ''}")
+        self.counts["redelivered" if marked else "delivered"] += 1
+        self._log(f"delivered {name} from {queue} to {stream}{' redelivered' if marked else ''}")
         if copy is None or copy.body != body or not copy.belongs(queue):
             raise Violation(f"I8: {body[:40]!r} was delivered from {queue}, but never sent like that")
         if copy.returned:
@@ -203,22 +203,14 @@ class History:
             raise Violation(f"I12: {name} was rejected, and is delivered from {queue}")
         self._check_work(queue, name)
         self.taken.setdefault(queue, set()).add(name)
-        self._hand_out(queue, name, redelivered, ballot)
-        if not redelivered and queue in copy.queues and "/" not in name:
+        self._hand_out(queue, name, marked, ballot)
+        if not marked and queue in copy.queues and "/" not in name:
             self._check_order(queue, f"{stream} {copy.key}" if queue == "grouped" else stream, name, copy.priority)
         return name
 
-    def _appended(self, ballot: Ballot) -> int:
-        """The end of this primary's log, with what it was deposed too early to send; 0 if that is gone."""
-        process = next(
-            (each for each in self.simulation.brokers if each.alive and each.node.local.id == ballot[1]), None
-        )
-        position = process.engine.position if process is not None else 0
-        return position if epoch_of(position) == ballot[0] else 0
-
     def _hand_out(self, queue: str, name: str, marked: bool, ballot: Ballot) -> None:
         """I6, I17."""
-        handed = Handed(ballot, max(self.ledger.chapters[ballot].end, self._appended(ballot)), marked)
+        handed = Handed(ballot, marked)
         before = self.handed.setdefault((queue, name), [])
         if not self.gambles:
             self.judge.check_marked(queue, name, handed, before)

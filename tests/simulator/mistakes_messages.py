@@ -9,6 +9,7 @@ from typing import Any
 
 from ha.model.protocol import Kind
 from ha.primary.primary import Primary
+from ha.promotion import promoter
 from ha.shell.core_link import CoreLink, IncomingLink
 from qpidd_py.broker.client_channel import ClientChannel
 from qpidd_py.broker.queue import DeclaredQueue
@@ -55,6 +56,18 @@ def redelivered_lost() -> Iterator[None]:
     handed: defaultdict[Any, set[bytes]] = defaultdict(set)
     with patched(SimTransport, output=output):
         yield
+
+
+def last_turns_assumed() -> AbstractContextManager[None]:
+    """A new primary takes the log that it has for the whole log of the primary before.  (It was so once.)"""
+    return patched(promoter, has_the_end=lambda *_: True)
+
+
+def letters_unmarked() -> AbstractContextManager[None]:
+    """A dead letter does not say that an earlier primary may have made it."""
+    old = SimTransport.output
+    unsaid = amqp.RESENT[:-1] + b"\0"
+    return patched(SimTransport, output=lambda self, leaves=True: old(self, leaves).replace(amqp.RESENT, unsaid))
 
 
 def _unmarked(octets: bytes, handed: set[bytes]) -> bytes:

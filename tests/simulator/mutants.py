@@ -99,6 +99,8 @@ MUTANTS: Mapping[str, Mutant] = {
         messages.inherited_at_once, "registry", ("pacemaker", "duel", "isolate", "promote"), seed=2
     ),
     "redelivered-lost": Mutant(messages.redelivered_lost, "quorum", ("crash",)),
+    "last-turns-assumed": Mutant(messages.last_turns_assumed, "quorum", ("isolate", "promote")),
+    "letters-unmarked": Mutant(messages.letters_unmarked, "quorum", ("isolate", "promote")),
     "uncounted-by-backups": Mutant(messages.uncounted_by_backups, "quorum", ("crash", "returns"), seed=3),
     "uncounted-by-who-joins": Mutant(messages.uncounted_by_who_joins, "quorum", ("crash", "returns"), seed=3),
     "keys-left-out": Mutant(kinds.keys_left_out, "quorum", ("crash", "once"), 600, seed=1),

@@ -87,10 +87,8 @@ class Handed:
 
     ballot: Ballot
     """Of the primary."""
-    end: int
-    """Of its log by then."""
     marked: bool
-    """As redelivered."""
+    """It may have come before."""
 
 
 @dataclass

@@ -119,7 +119,18 @@ def test_who_is_removed_is_not_in_the_next_version() -> None:
 
 def test_the_first_set_of_a_new_primary_keeps_the_brokers_and_counts_on() -> None:
     first = SET.succeed(4, "id-c", [C, B, C])
-    assert first == InSync(4, "id-c", 8, (B, C), SET.brokers)
+    assert first == InSync(4, "id-c", 8, (B, C), SET.brokers, unsure=4)
+
+
+def test_what_is_not_sure_stays_so_until_the_next_primary_is_not_sure_either() -> None:
+    first = SET.succeed(4, "id-c", [C])
+    assert InSync().succeed(1, "id-a", [A]).unsure == SET.succeed(4, "id-c", [C], complete=True).unsure == 0
+    assert first.succeed(5, "id-a", [A], complete=True).unsure == 4
+    assert first.grow(A).shrink(["id-a"]).change_brokers(("a:1",)).unsure == 4
+    assert first.succeed(6, "id-a", [A]).unsure == 6
+    assert InSync.from_json(first.to_json()) == first and "unsure" not in SET.to_json()
+    with pytest.raises(LinkError, match="unsure"):
+        InSync.from_json({**SET.to_json(), "unsure": 1 << 16})
 
 
 def test_a_new_primary_is_on_its_own_list_and_nobody_else_enters() -> None:

@@ -319,7 +319,7 @@ class TestPromotion:
         assert local.persisted.in_sync == base.succeed(3, "id-a", (local.member,))
         names = "merge", "begin_epoch", "begin_again", "on_promoted"
         assert [call for call in calls if call[0] in names] == [
-            ("begin_epoch", 3),
+            ("begin_epoch", 3, 3),
             ("begin_again",),
             ("on_promoted",),
         ]

@@ -15,7 +15,17 @@ from ha.model.safety import Safety
 from ha.model.status import State
 from ha.model.view import Survey
 from ha.primary.primary import Primary
-from ha.promotion.claims import Claim, ClaimRequest, contradicted, decide_claims, denial, fell_silent, grant
+from ha.promotion.claims import (
+    Claim,
+    ClaimRequest,
+    contradicted,
+    decide_claims,
+    denial,
+    end_of_log,
+    fell_silent,
+    grant,
+    has_the_end,
+)
 from tests.unit.ha.test_ha_cluster import filled
 from tests.unit.ha.world import World
 
@@ -109,6 +119,38 @@ def test_only_who_has_answered_the_question_has_to_answer_the_claim() -> None:
     answers = {"a:1": Answer(Outcome.ANSWERED), "b:1": refused, "d:1": silent}
     assert fell_silent(survey, answers) == ""
     assert fell_silent(survey, {**answers, "b:1": silent}) == "b:1 has answered, but not to the claim"
+
+
+LIVES = [Member(f"id-{name}", name, f"{name}:1", "life") for name in "abc"]
+A_LED = InSync(1, "id-a", 4, tuple(LIVES))
+
+
+@pytest.mark.parametrize(
+    ("claim", "answer", "known"),
+    [
+        ({}, {"end": 100}, True),
+        ({}, {"end": 99}, True),
+        ({}, {"end": 101}, False),
+        ({}, {}, False),
+        ({}, {"end": 100, "granted": False}, False),
+        ({}, {"end": True}, False),
+        ({}, {"end": -1}, False),
+        ({"epoch": 3}, {"end": 100}, False),
+        ({"whole": False}, {"end": 100}, False),
+        ({"base": InSync()}, {"end": 100}, False),
+    ],
+)
+def test_who_knows_the_end_of_the_log_of_the_primary_before(claim: Json, answer: Json, known: bool) -> None:
+    wanted = Claim(**{"epoch": 2, "base": A_LED, "members": (), **claim})
+    answers = answered(**{"granted": True, "id": "id-a", **answer}).values()
+    assert has_the_end(wanted, answers, LIVES[1], 100) is known
+
+
+def test_the_primary_before_knows_it_and_a_later_run_of_it_does_not() -> None:
+    later = replace(LIVES[0], instance="next")
+    assert [end_of_log(broker, 7, A_LED) for broker in (*LIVES, later)] == [{"end": 7}, {}, {}, {}]
+    claim = Claim(2, A_LED, ())
+    assert [has_the_end(claim, (), broker, 7) for broker in (*LIVES, later)] == [True, False, False, False]
 
 
 def test_an_empty_registry_contradicts_nothing() -> None:
