@@ -15,6 +15,8 @@ received again is one dequeue.
 Findings beyond Jepsen's:
     unaccounted   confirmed and not dequeued, but the queues were not drained to their end: outcome unknown
     marked        a duplicate of which some delivery said `redelivered` or `x-resent`, or that its producer has re-sent
+    repeated      a message that came from one queue without `redelivered` and `x-resent` oftener than it was attempted,
+                  whether or not it was acknowledged
     torn          a transaction of which some messages were seen and others were not
     phantom       a message that was seen although its transaction cannot have been committed, or it had been refused or
                   returned and was not sent again
@@ -53,6 +55,7 @@ class Verdict:
     duplicated: int = 0
     marked: int = 0
     unmarked: int = 0
+    repeated: int = 0
     recovered: int = 0
     torn: int = 0
     phantom: int = 0
@@ -79,6 +82,8 @@ class History:
     seen: set[str] = field(default_factory=set)
     dequeued: Counter[str] = field(default_factory=Counter)
     marked: set[str] = field(default_factory=set)
+    bare: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Deliveries without a mark, by queue and id."""
     changed: set[str] = field(default_factory=set)
     transactions: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     confirms: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
@@ -88,6 +93,8 @@ class History:
     ruled: dict[str, RuledQueue] = field(default_factory=dict)
     """Queues with a rule; and by the names of their clients:"""
     ruled_clients: dict[str, RuledQueue] = field(default_factory=dict)
+    _queues: dict[str, str] = field(default_factory=dict)
+    """Of the clients."""
 
     def add(self, events: Iterable[Event]) -> History:
         for event in events:
@@ -99,6 +106,7 @@ class History:
         return self
 
     def _begin(self, event: Event) -> None:
+        self._queues[event["client"]] = event["queue"]
         if event.get("rule"):
             queue = self.ruled.setdefault(event["queue"], RuledQueue(event["rule"], event.get("limit", 0)))
             queue.remover = event["client"] if event.get("removes") else queue.remover
@@ -111,6 +119,7 @@ class History:
         strange = {id: self.dequeued[id] or 1 for id in self.seen if id not in self.attempts}
         double = {id: d - self.attempts[id] for id, d in self.dequeued.items() if d > self.attempts[id] > 0}
         ok = {id: min(d, self.attempts[id]) for id, d in self.dequeued.items()}
+        repeated = sorted({id for (_, id), count in self.bare.items() if count > self.attempts[id] > 0})
         torn, phantom = self._torn(), sorted((self.aborted | self.never) & self.seen)
         returned = self._returned()
         marked = sum(count for id, count in double.items() if id in self.marked)
@@ -126,6 +135,7 @@ class History:
             duplicated=sum(double.values()),
             marked=marked,
             unmarked=sum(double.values()) - marked,
+            repeated=len(repeated),
             recovered=sum(count - (id in self.confirmed) for id, count in ok.items() if count),
             torn=len(torn),
             phantom=len(phantom),
@@ -136,6 +146,7 @@ class History:
                 missing=missing,
                 unexpected=sorted(strange),
                 unmarked=sorted(id for id in double if id not in self.marked),
+                repeated=repeated,
                 torn=torn,
                 phantom=phantom,
                 changed=sorted(self.changed),
@@ -184,6 +195,8 @@ class History:
         self.seen.add(event["id"])
         if event.get("redelivered") or event.get("resent"):
             self.marked.add(event["id"])
+        else:
+            self.bare[self._queues.get(event["client"], ""), event["id"]] += 1
         if event.get("changed"):
             self.changed.add(event["id"])
 

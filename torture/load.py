@@ -62,6 +62,8 @@ DECIDED_PRODUCERS: Final[dict[str, tuple[float, Callable[[Context], Client]]]] =
     "torn1": (0.12, lambda context: plain.TransactedProducer(context, *map(context.queue, SPREAD))),
 }
 """Of the queues in which the broker decides."""
+OCCASIONAL: Final = ("routed2",)
+"""Of these, who publishes after a broken connection only."""
 
 DECIDED_CONSUMERS: Final[dict[str, tuple[float, Callable[[Context], Client]]]] = {
     "newest2": (1.0, lambda context: decisions.Reader(context, context.queue(queues.NEWEST))),

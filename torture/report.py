@@ -13,8 +13,11 @@ from torture.arrivals import Arrivals
 from torture.brokers import Exit
 from torture.campaign import Outcome
 from torture.lab import Plan
+from torture.load import OCCASIONAL
 
 WIDTH = 80
+NAMES = {"unmarked": "duplicates without a mark", "repeated": "came twice from one queue without a mark"}
+"""Failures in words, where the name is none."""
 
 
 def summary(
@@ -29,8 +32,8 @@ def summary(
     """All figures; times in seconds.  `contradictions`: what the brokers' logs say against them; `salvaged`: ids of the
     messages in their salvage files; `arrivals`: of what was moved to or from another broker."""
     verdict = history.verdict(outcome.drained)
+    producers = [sorted(confirms) for client, confirms in history.confirms.items() if client not in OCCASIONAL]
     everybody = [sorted(moment for confirms in history.confirms.values() for moment in confirms)]
-    producers = [sorted(confirms) for confirms in history.confirms.values()]
     return {
         "mode": plan.mode,
         "brokers": plan.brokers,
@@ -67,9 +70,13 @@ def _pause(line: Sequence[int], begin: int, end: int) -> float:
 def failures(found: Mapping[str, Any]) -> list[str]:
     """The reasons why the campaign failed; empty if it passed.  With `availability` losses are allowed."""
     messages = found["messages"]
-    counted = ("unexpected", "phantom", "changed", "unaccounted")
+    counted = ("unexpected", "phantom", "changed", "unaccounted", "unmarked", "repeated")
     promised = ("lost", "torn", "returned") if found["mode"] != "availability" else ()
-    texts = [f"{messages[name]} {name}{_ids(messages, name)}" for name in (*promised, *counted) if messages[name]]
+    texts = [
+        f"{messages[name]} {NAMES.get(name, name)}{_ids(messages, name)}"
+        for name in (*promised, *counted)
+        if messages[name]
+    ]
     if found["stuck"]:
         texts.append(f"stuck: {found['stuck']}")
     if found["left"] and not found["stuck"]:

@@ -1,11 +1,16 @@
 """Short campaigns on real brokers, without any fencing: faults of all kinds, and those of shovels and routes."""
 
 import json
+from collections import Counter
+from dataclasses import asdict
 
 import pytest
 
+from testkit.judge import History
+from testkit.record import read
 from torture.__main__ import main
 from torture.network import problem
+from torture.report import failures
 
 pytestmark = pytest.mark.skipif(bool(problem()), reason=f"no network namespaces here: {problem()}")
 
@@ -37,6 +42,31 @@ def test_five_faults_without_fencing(tmp_path, capsys):
     assert {name: messages[name] for name in wrong} == dict.fromkeys(wrong, 0)
     assert messages["removed"] > 0 and messages["refused"] > 0  # the queues in which the broker decides are at work
     assert found["exits"] == found["contradictions"] == []
+    assert complaints(found, tmp_path / "run" / "history") == []
+    repeat(tmp_path / "run" / "history" / "plain3.jsonl")
+    assert [text.partition(" (")[0] for text in complaints(found, tmp_path / "run" / "history")] == [
+        "1 duplicates without a mark",
+        "1 came twice from one queue without a mark",
+    ]
+
+
+def complaints(found, histories):
+    """What the judge says of these histories."""
+    verdict = History().add(read(histories)).verdict()
+    return failures({**found, "messages": asdict(verdict)})
+
+
+def repeat(history):
+    """Plants a second delivery of a message that had come once, without a mark, and its acknowledgement."""
+    lines = history.read_text().splitlines()
+    events = [json.loads(line) for line in lines]
+    times = Counter(event["id"] for event in events if event["kind"] == "receive")
+    bare = (
+        event for event in events if event["kind"] == "receive" and not event["redelivered"] and not event["resent"]
+    )
+    came = next(event for event in bare if times[event["id"]] == 1)
+    again = [json.dumps({**came, "kind": kind}) for kind in ("receive", "ack")]
+    history.write_text("\n".join([*lines, *again, ""]))
 
 
 def test_a_directory_that_is_not_ours_is_left_alone(tmp_path, capsys):

@@ -70,6 +70,36 @@ def test_duplicates_are_marked_by_broker_or_producer(mark):
     assert (found.verdict().duplicated, found.verdict().marked, found.verdict().unmarked) == (1, 1, 0)
 
 
+def begin(client, queue):
+    return {"kind": "begin", "client": client, "queue": queue}
+
+
+@pytest.mark.parametrize(
+    ("received", "repeated"),
+    [
+        (["a"], ()),
+        (["a", "a"], ("1",)),
+        (["a", "a2"], ("1",)),
+        (["a", "a*", "a+"], ()),
+        (["a*", "a"], ()),
+        (["a", "a*", "a2"], ("1",)),
+        (["a", "b"], ()),
+        (["a", "b", "a", "b"], ("1",)),
+    ],
+)
+@pytest.mark.parametrize("again", [False, True])
+def test_of_each_queue_one_delivery_comes_without_a_mark(received, repeated, again):
+    """a, a2: two clients of one queue; b: one of another, where its dead letters go.  Nothing is acknowledged, and a
+    producer that has sent the message again excuses no delivery that does not say so."""
+    found = History().add([begin("a", "q"), begin("a2", "q"), begin("b", "dead"), event("invoke", "1")])
+    found.add([event("invoke", "1", again=True)] if again else [])
+    for name in received:
+        marks = {"redelivered": "*" in name, "resent": "+" in name}
+        found.add([event("receive", "1", name.rstrip("*+"), **marks)])
+    verdict = found.verdict()
+    assert (verdict.repeated, verdict.ids.get("repeated", ())) == (len(repeated), repeated)
+
+
 def test_a_re_send_is_no_attempt_and_a_second_confirm_no_message():
     found = history("1", "1", "1").add([event("invoke", "1", again=True), event("ok", "1")]).verdict()
     assert (found.attempted, found.confirmed, found.lost) == (1, 1, 0)

@@ -21,7 +21,7 @@ def test_jepsen_pathological():
         attempts=["hung", "enqueued", "dup"], confirmed=["enqueued", "dup"], dequeued=["dup", "wtf", "dup"]
     ).verdict()
     assert (found.lost, found.unexpected, found.duplicated, found.received, found.attempted) == (1, 1, 1, 1, 3)
-    assert found.ids == {"missing": ("enqueued",), "unexpected": ("wtf",), "unmarked": ("dup",)}
+    assert found.ids == {"missing": ("enqueued",), "unexpected": ("wtf",), "unmarked": ("dup",), "repeated": ("dup",)}
     assert not found.valid
 
 

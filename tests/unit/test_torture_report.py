@@ -16,10 +16,11 @@ def event(kind, id, t=1, client="p"):
     return {"kind": kind, "id": id, "client": client, "t": t}
 
 
-def found(mode="quorum", lost=0, exits=(), contradictions=(), salvaged=frozenset(), **outcome):
+def found(mode="quorum", lost=0, exits=(), contradictions=(), salvaged=frozenset(), more=(), **outcome):
     ids = [str(number) for number in range(10)]
     events = [event(kind, id, 1000 * int(id)) for id in ids for kind in ("invoke", "ok")]
     events += [event(kind, id) for id in ids[lost:] for kind in ("receive", "ack")]
+    events += more
     rounds = [Round([Fault(kind, kind) for kind in KINDS], 1000, 2_000_000)]
     result = Outcome(rounds, **{"drained": True, "seconds": 12.3, **outcome})
     return summary(Plan(mode, 3, 7, Path()), result, History().add(events), exits, contradictions, salvaged)
@@ -45,6 +46,27 @@ def test_a_loss_is_a_failure_but_where_it_is_the_price(mode):
     assert ("lost, as this mode allows" in table(result)) == (mode == "availability")
 
 
+def twice(id, queue="q", **marks):
+    return [
+        {**event("begin", "", client="c"), "queue": queue},
+        {**event("receive", id, client="c"), **marks},
+        event("ack", id, client="c"),
+    ]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_duplicate_without_a_mark_fails_in_every_mode(mode):
+    assert failures(found(mode, more=twice("3"))) == [
+        "1 duplicates without a mark (3)",
+    ], "the first one came from another queue"
+    assert failures(found(mode, more=twice("3", redelivered=True))) == []
+    assert failures(found(mode, more=twice("3", resent=True))) == []
+    assert failures(found(mode, more=[*twice("3"), *twice("3")])) == [
+        "2 duplicates without a mark (3)",
+        "1 came twice from one queue without a mark (3)",
+    ]
+
+
 def test_what_else_fails():
     assert failures(found(lost=1, drained=False, stuck="no primary")) == [
         "1 unaccounted (0)", "stuck: no primary",
@@ -58,6 +80,13 @@ def test_outages_are_of_all_together_and_of_each():
     """One producer has nothing confirmed between 9 ms and the end of the round at 2 s."""
     outages = found()["outages"]
     assert outages["all"]["max"] == outages["one"]["max"] == 1.99
+
+
+def test_who_publishes_seldom_has_no_outage():
+    seldom = [event("ok", "x", 1000, client="routed2")]
+    assert found(more=seldom)["outages"]["one"] == found()["outages"]["one"]
+    often = [event("ok", "x", 1000, client="routed1")]
+    assert found(more=often)["outages"]["one"]["max"] == 2.0
 
 
 def test_what_was_salvaged_is_told_of_the_lost_only():
