@@ -62,9 +62,6 @@ DECIDED_PRODUCERS: Final[dict[str, tuple[float, Callable[[Context], Client]]]] =
     "torn1": (0.12, lambda context: plain.TransactedProducer(context, *map(context.queue, SPREAD))),
 }
 """Of the queues in which the broker decides."""
-OCCASIONAL: Final = ("routed2",)
-"""Of these, who publishes after a broken connection only."""
-
 DECIDED_CONSUMERS: Final[dict[str, tuple[float, Callable[[Context], Client]]]] = {
     "newest2": (1.0, lambda context: decisions.Reader(context, context.queue(queues.NEWEST))),
     "purged2": (1.0, lambda context: decisions.Reader(context, context.queue(queues.PURGED), purges=True)),
@@ -90,6 +87,9 @@ MOVED: Final[Clients] = {
     },
 }
 """Of what shovels and routes move to another broker."""
+UNTIMED: Final = ("routed2", "landed1")
+"""Producers whose pauses tell nothing of the cluster: one publishes after a broken connection only, the other one
+elsewhere."""
 GROUPS: Final = (ROLES, DECIDED, MOVED)
 """In the order of their places in the shared progress file."""
 

@@ -13,7 +13,7 @@ from torture.arrivals import Arrivals
 from torture.brokers import Exit
 from torture.campaign import Outcome
 from torture.lab import Plan
-from torture.load import OCCASIONAL
+from torture.load import UNTIMED
 
 WIDTH = 80
 NAMES = {"unmarked": "duplicates without a mark", "repeated": "came twice from one queue without a mark"}
@@ -32,8 +32,8 @@ def summary(
     """All figures; times in seconds.  `contradictions`: what the brokers' logs say against them; `salvaged`: ids of the
     messages in their salvage files; `arrivals`: of what was moved to or from another broker."""
     verdict = history.verdict(outcome.drained)
-    producers = [sorted(confirms) for client, confirms in history.confirms.items() if client not in OCCASIONAL]
-    everybody = [sorted(moment for confirms in history.confirms.values() for moment in confirms)]
+    producers = [sorted(confirms) for client, confirms in history.confirms.items() if client not in UNTIMED]
+    everybody = [sorted(moment for confirms in producers for moment in confirms)]
     return {
         "mode": plan.mode,
         "brokers": plan.brokers,

@@ -9,6 +9,7 @@ from torture.brokers import Exit
 from torture.campaign import Outcome, Round
 from torture.faults import KINDS, Fault
 from torture.lab import MODES, Plan
+from torture.load import GROUPS, UNTIMED
 from torture.report import failures, summary, table
 
 
@@ -82,9 +83,11 @@ def test_outages_are_of_all_together_and_of_each():
     assert outages["all"]["max"] == outages["one"]["max"] == 1.99
 
 
-def test_who_publishes_seldom_has_no_outage():
-    seldom = [event("ok", "x", 1000, client="routed2")]
-    assert found(more=seldom)["outages"]["one"] == found()["outages"]["one"]
+@pytest.mark.parametrize("client", UNTIMED)
+def test_some_producers_tell_nothing_of_the_cluster(client):
+    assert client in {name for group in GROUPS for name in group["producers"]}
+    seldom = [event("ok", "x", 1000, client=client), event("ok", "y", 1_000_000, client=client)]
+    assert found(more=seldom)["outages"] == found()["outages"]
     often = [event("ok", "x", 1000, client="routed1")]
     assert found(more=often)["outages"]["one"]["max"] == 2.0
 
