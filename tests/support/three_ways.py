@@ -144,6 +144,11 @@ class Site:
             client.close()
         return self.client()
 
+    @property
+    def mark(self) -> dict[str, bool]:
+        """In the headers of what is sent on after the middle: an earlier primary may have done so."""
+        return {"x-resent": True} if self.way in ("fail-over", "joined") else {}
+
     def _fail_over(self) -> None:
         members, old = self._brokers, self._primary
         assert isinstance(members, Members)
