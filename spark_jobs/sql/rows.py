@@ -6,6 +6,7 @@ evenly, as `solve.runs` does.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ CODES: Final = {
     "publish": 1, "resend": 2, "confirm": 3, "nack": 4, "return": 5, "deliver": 6, "ack": 7, "reject": 8, "release": 9,
 }  # fmt: skip
 """Numbers for the kinds: comparing texts a dozen times a row is what such a query spends its time with."""
+_READ_BY_SPARK: Final = re.compile(r"([\\$])")
 NONE: Final = "false"
 """The condition that no row meets."""
 FLAGS: Final = {kind: 2 << index for index, kind in enumerate(EXPLAINED_BY)}
@@ -29,7 +31,14 @@ _WALL: Final = "ts_wall"
 
 def quoted(words: Iterable[str]) -> str:
     """As texts of SQL, for a list."""
-    return ", ".join("'" + word.replace("'", "''") + "'" for word in words)
+    return ", ".join(map(_quoted, words))
+
+
+def _quoted(word: str) -> str:
+    """Inside of a text Spark reads escapes, and puts in variables and the environment; DuckDB does neither."""
+    parts = [part for part in _READ_BY_SPARK.split(word) if part]
+    texts = [f"chr({ord(part)})" if part in ("\\", "$") else "'" + part.replace("'", "''") + "'" for part in parts]
+    return texts[0] if len(texts) == 1 else f"concat({', '.join(texts)})" if texts else "''"
 
 
 def _code() -> str:

@@ -61,6 +61,13 @@ def test_a_run_that_began_before(engine: Engine, tmp_path: Path, ahead: int) -> 
 
 
 @both_engines
+def test_the_name_of_a_cluster_is_anybodys(engine: Engine, tmp_path: Path) -> None:
+    name = "o'c\\n${env:HOME}"
+    found = moments(engine, tmp_path, 0, [row(BEGIN, cluster=name)], [{**SPAN, "cluster": name}])
+    assert found == [(BEGIN, 1)]
+
+
+@both_engines
 def test_no_span_no_pass(engine: Engine, tmp_path: Path) -> None:
     assert moments(engine, tmp_path, 0, [row(BEGIN)], []) == []
     assert not (tmp_path / "consumer_moments").exists()
