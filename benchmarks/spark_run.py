@@ -112,10 +112,10 @@ def _engine(name: str) -> Iterator[Engine]:
 
 
 def _spark() -> Engine:
-    from spark_jobs.engine.session import session, shuffle_partitions
+    from spark_jobs.engine.session import context, shuffle_partitions
     from spark_jobs.engine.spark import SparkEngine
 
-    return SparkEngine(session(f"local[{CORES}]", shuffle_partitions(0, CORES), memory="4g"), own=True)
+    return SparkEngine(context(f"local[{CORES}]", shuffle_partitions(0, CORES), memory="4g"), own=True)
 
 
 def _duckdb() -> Engine:

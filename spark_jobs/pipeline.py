@@ -10,6 +10,8 @@
     messages   cut by the incidents → message_verdicts, message_summary, outage_union
     gaps       what cannot be known, and which step failed for which cluster → gaps
 
+On Spark tasks do all but the first for clusters that fit into one (`jobs.spread`).
+
 The table `steps` holds for each step a digest of the events and settings of its tables.  A step with an unchanged
 digest is skipped; otherwise it runs again and replaces its tables.
 """
@@ -19,18 +21,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
 from typing import Final
 
 from spark_jobs import groups
 from spark_jobs.clocks import job as clock
 from spark_jobs.engine.base import Engine, Row
+from spark_jobs.engine.spark import SparkEngine
 from spark_jobs.facts import job as facts
 from spark_jobs.facts.query import FEW
 from spark_jobs.gaps import job as gaps
 from spark_jobs.ingest import job as ingest
 from spark_jobs.ingest.local import IngestSettings
-from spark_jobs.jobs import incidents, order, part
+from spark_jobs.jobs import incidents, order, part, spread
 from spark_jobs.messages import job as messages
 from spark_jobs.options import SHORTEST, Options
 from spark_jobs.outages import job as windows
@@ -51,6 +55,8 @@ _OF: Final[dict[str, tuple[str, ...]]] = {
 """Step → tables."""
 MADE: Final = tuple(table for tables in _OF.values() for table in tables)
 STEPS: Final = ("files", *_OF)
+CLUSTERS: Final = "clusters"
+"""All steps but the first, if tasks of Spark do them for a cluster each."""
 _STEPS: Final = "step string, inputs string"
 _FILES: Final = "select name, cluster, state, octets, lines, events, torn, undated from files"
 _EVENTS: Final = """
@@ -108,7 +114,7 @@ def after_ingest(
     if set(_OF) - done:
         _write(engine, workspace, inputs, done)  # an interrupted run leaves no stale table that counts as new
         try:
-            _work(_Work(engine, workspace, settings), done, progress)
+            _work(engine, workspace, settings, done, progress)
         except BaseException:
             with suppress(Exception):  # the first error is the one to report
                 _write(engine, workspace, inputs, done)
@@ -152,8 +158,15 @@ def _failed(engine: Engine, workspace: Workspace) -> list[Row]:
     return engine.rows(f"select * from gaps where kind = '{groups.FAILED}'")
 
 
-def _work(work: _Work, done: set[str], progress: Progress) -> None:
+def _work(engine: Engine, workspace: Workspace, settings: Settings, done: set[str], progress: Progress) -> None:
     """What is not done; `done` grows."""
+    planned = spread.planned(engine, workspace)
+    if isinstance(engine, SparkEngine) and planned is not None:
+        progress.step(CLUSTERS)
+        spread.run(engine, planned, partial(after_ingest, settings=replace(settings, redo=True)), MADE, progress)
+        done |= set(_OF)
+        return
+    work = _Work(engine, workspace, settings)
     for step in _OF:
         if step not in done:
             progress.step(step)
@@ -192,7 +205,7 @@ class _Work:
 
 def _digest(engine: Engine, workspace: Workspace, settings: Settings) -> str:
     known = workspace.has(engine, "files")
-    workspace.load(engine, "events_raw", *(["files"] if known else []))
+    workspace.load(engine, "files" if known else "events_raw")
     rows = sorted(repr(list(row.items())) for row in engine.rows(_FILES if known else _EVENTS))
     return sha256("\n".join([settings.digest(), *rows]).encode()).hexdigest()
 

@@ -111,10 +111,9 @@ def _duckdb(options: argparse.Namespace) -> Engine:
 
 
 def _running() -> bool:
-    """Is there a session of this thread?"""
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
-    return SparkSession.getActiveSession() is not None
+    return SparkContext._active_spark_context is not None
 
 
 def _spark(options: argparse.Namespace) -> Engine:
@@ -129,7 +128,7 @@ def _spark(options: argparse.Namespace) -> Engine:
     suited = session.suited(size, cores) if master.startswith("local") else {}
     with tempfile.TemporaryFile() as said:
         try:
-            begun = session.session(
+            begun = session.context(
                 master, shuffle, options.memory, {**suited, **dict(options.conf)},
                 errors=None if os.environ.get(DEBUG) else said,
             )  # fmt: skip
@@ -162,7 +161,7 @@ def remote(engine: Engine) -> bool:
     """True if its workers run on other machines."""
     from spark_jobs.engine import session
 
-    found = getattr(engine, "session", None)
+    found = getattr(engine, "context", None)
     return found is not None and session.remote(found)
 
 

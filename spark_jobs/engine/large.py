@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
@@ -13,21 +14,29 @@ from spark_jobs.engine.base import ROWS_MAX, Row, Written, arrow, checked, colum
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
 ALONE: Final = "part-0.parquet"
 
 
 class Large:
-    """`own`: the session ends with the engine."""
+    """`own`: the context ends with the engine."""
 
-    def __init__(self, session: SparkSession, own: bool = False) -> None:
-        self.session = session
+    def __init__(self, context: SparkContext, own: bool = False) -> None:
+        self.context = context
         self._own = own
         self._views: set[str] = set()
         self._columns: dict[str, Any] = {}  # of tables that this engine wrote
         self._loaded: dict[str, tuple[str, Any, list[Written]]] = {}  # view → path, columns, files
         self._disks = self.hadoop("/")[0].getScheme() == "file"
+
+    @cached_property
+    def session(self) -> SparkSession:
+        """For queries: beginning one costs seconds."""
+        from pyspark.sql import SparkSession
+
+        return SparkSession.builder.getOrCreate()
 
     @property
     def name(self) -> str:
@@ -222,8 +231,12 @@ class Large:
         """A place on this machine's disk: Python is done before the JVM has heard of it.  None: ask Hadoop."""
         return Path(path) if self._disks and ":" not in path.split("/")[0] else None
 
+    def is_here(self, path: str) -> bool:
+        """A plain path on disks that workers see, too."""
+        return self._here(path) is not None
+
     def _path(self, path: str) -> Any:
-        jvm = self.session.sparkContext._jvm
+        jvm = self.context._jvm
         assert jvm is not None
         return jvm.org.apache.hadoop.fs.Path(path)
 
@@ -235,7 +248,7 @@ class Large:
     def hadoop(self, path: str) -> tuple[Any, Any]:
         """Hadoop's file system for a path, and the path: s3a:// as well."""
         place = self._path(path)
-        return place.getFileSystem(self.session.sparkContext._jsc.hadoopConfiguration()), place
+        return place.getFileSystem(self.context._jsc.hadoopConfiguration()), place
 
     def view(self, name: str, query: str) -> None:
         self.named(name, self.session.sql(query))
@@ -260,7 +273,7 @@ class Large:
         for name in self._views:
             self.session.catalog.dropTempView(name)
         if self._own:
-            self.session.stop()
+            self.__dict__.get("session", self.context).stop()
 
 
 def _misread(files: Iterable[str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""A Spark session: on this machine, on a stand-alone cluster, or the one that spark-submit began."""
+"""A Spark context: on this machine, on a stand-alone cluster, or the one that spark-submit began."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 from spark_jobs.engine import package
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
 COMMON: Final = {
     "spark.ui.enabled": "false",
@@ -21,7 +21,7 @@ COMMON: Final = {
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
-"""For every session of ours.  ANSI mode stays as Spark 4 has it: on."""
+"""For every context of ours.  ANSI mode stays as Spark 4 has it: on."""
 LOOPBACK: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 """Else the driver listens at the machine's outer address."""
 LOCAL: Final = {
@@ -56,7 +56,7 @@ def submitted(environ: Mapping[str, str]) -> bool:
 
 
 def settings(master: str | None, shuffle: int | None, memory: str | None, options: Mapping[str, str]) -> dict[str, str]:
-    """What is set for a new session; `options` win.  `shuffle`: partitions; None: Spark's default, which adaptive
+    """What is set for a new context; `options` win.  `shuffle`: partitions; None: Spark's default, which adaptive
     execution makes fewer where there is little."""
     chosen = dict(COMMON)
     if shuffle is not None:
@@ -71,7 +71,7 @@ def settings(master: str | None, shuffle: int | None, memory: str | None, option
 
 
 def suited(octets: int, cores: int) -> Mapping[str, str]:
-    """Settings of a local session for so many octets of logs."""
+    """Settings of a local context for so many octets of logs."""
     return {**QUICK, "spark.sql.shuffle.partitions": str(cores)} if octets < LITTLE else {}
 
 
@@ -81,26 +81,25 @@ def shuffle_partitions(size: int, cores: int) -> int:
     return int(min(2000, -(-wanted // cores) * cores))
 
 
-def session(
+def context(
     master: str | None = "local[*]",
     shuffle: int | None = 8,
     memory: str | None = None,
     options: Mapping[str, str] | None = None,
     environ: MutableMapping[str, str] | None = None,
     errors: BinaryIO | None = None,
-) -> SparkSession:
-    """The running session if there is one, else a new one.
+) -> SparkContext:
+    """The running one if there is one, else a new one.
 
     `master`: local[N], spark://HOST:PORT, yarn.  `memory` of the driver, as `4g`.  What spark-submit was told wins.
     Workers elsewhere get this package.  Those of spark:// run the Python that runs this, unless PYSPARK_PYTHON names
     one: what `python3` is there lacks pyarrow more often than not.  `errors`: where a JVM that starts here writes.
     """
-    from pyspark.sql import SparkSession
+    from pyspark import SparkConf, SparkContext
 
     environ = os.environ if environ is None else environ
-    running = SparkSession.getActiveSession()
-    if running is not None:
-        return running
+    if SparkContext._active_spark_context is not None:
+        return SparkContext._active_spark_context
     given: dict[str, str] = {}
     if submitted(environ):
         master, given = None, _told()
@@ -112,12 +111,10 @@ def session(
     wanted = {name: value for name, value in wanted.items() if name not in given}
     if errors is not None:
         _begin(wanted, errors)
-    builder = SparkSession.builder.appName("failover-report")
-    for name, value in wanted.items():
-        builder = builder.config(name, value)
-    found = (builder if master is None else builder.master(master)).getOrCreate()
-    found.sparkContext.setLogLevel("ERROR")
-    if master is not None and not master.startswith("local"):
+    conf = SparkConf().setAll(list(wanted.items())).setAppName("failover-report")
+    found = SparkContext.getOrCreate(conf if master is None else conf.setMaster(master))
+    found.setLogLevel("ERROR")
+    if remote(found) and master is not None:
         _send_package(found)
     return found
 
@@ -140,14 +137,14 @@ def _told() -> dict[str, str]:
     return dict(SparkConf().getAll())
 
 
-def _send_package(session: SparkSession) -> None:
+def _send_package(context: SparkContext) -> None:
     """The driver hands the file out as long as it lives: Spark's own scratch folder ends with it."""
     from pyspark import SparkFiles
 
     folder = tempfile.mkdtemp(prefix="package-", dir=SparkFiles.getRootDirectory())
-    session.sparkContext.addPyFile(str(package.zipped(Path(folder) / package.NAME)))
+    context.addPyFile(str(package.zipped(Path(folder) / package.NAME)))
 
 
-def remote(session: SparkSession) -> bool:
+def remote(context: SparkContext) -> bool:
     """True if tasks run in other processes, possibly on other machines."""
-    return not str(session.sparkContext.master).startswith("local")
+    return not str(context.master).startswith("local")

@@ -21,25 +21,35 @@ from spark_jobs.engine.duckdb_engine import DuckEngine
 from spark_jobs.engine.large import Large
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark import SparkContext
+    from pyspark.sql import DataFrame
 
 SMALL: Final = 64 * 1024 * 1024
 """Octets of compressed Parquet."""
+FITS: Final = 5_000_000
+"""Events of a cluster that a single task computes, see `jobs.spread`."""
 EVENTS: Final = "/events_raw"
 _READ: Final = re.compile(r"\b(?:from|join)\s+(\w+)", re.IGNORECASE)
 
 
 class SparkEngine(Large):
-    """`own`: the session ends with the engine.  `threads` of DuckDB; None: one for each core.  `small`: see SMALL."""
+    """`own`: the context ends with the engine.  `threads` of DuckDB; None: one for each core.  `small`, `fits`: see
+    SMALL, FITS; 0: all is Spark's."""
 
     def __init__(
-        self, session: SparkSession, own: bool = False, threads: int | None = None, small: int = SMALL
+        self,
+        context: SparkContext,
+        own: bool = False,
+        threads: int | None = None,
+        small: int = SMALL,
+        fits: int = FITS,
     ) -> None:
-        super().__init__(session, own)
-        self._large = Large(session)
+        super().__init__(context, own)
+        self._large = Large(context)
         self._copies = TemporaryDirectory(prefix="failover-report-")
         self._duck = DuckEngine(threads=threads, scratch=Path(self._copies.name))
         self._small = small
+        self.fits = fits
         self._near: dict[str, bool] = {}  # name → Spark has it, too
         self._far: set[str] = set()
 

@@ -116,7 +116,7 @@ def parsed(place: str, octets: bytes) -> Row | RefusedInput:
 def by_spark(engine: SparkEngine, urls: list[str]) -> Iterator[Row | RefusedInput]:
     """The rows of documents that Spark's tasks read."""
     places = ",".join(url if url.endswith(".json") else f"{url}/{PATTERN}" for url in urls)
-    for text, place, why in engine.session.sparkContext.binaryFiles(places).map(_record).collect():
+    for text, place, why in engine.context.binaryFiles(places).map(_record).collect():
         yield RefusedInput(place, why) if text is None else json.loads(text)
 
 

@@ -158,7 +158,7 @@ class Tasks:
         """Runs it over the tasks' files; what it told of each by name."""
         if not tasks:
             return {}
-        told = self._engine.session.sparkContext.accumulator({}, workers.Told())
+        told = self._engine.context.accumulator({}, workers.Told())
         frame = self._files(sorted({task.found.place.url for task in tasks})).select(*_CONTENT)
         rows = self._engine.map_in_arrow(frame, partial(workers.read, function, told), schema.ddl())
         rows = rows.repartition(1) if single else rows

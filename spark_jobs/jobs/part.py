@@ -48,7 +48,7 @@ class Part(Workspace):
     def _given(self, engine: Engine, table: str) -> None:
         if self.eras and table == "events_raw":
             path = self.whole.path(table)
-            delta.load(engine, table, path, ddl(), only=_near(path, self.eras))
+            delta.load(engine, table, path, ddl(), only=near(path, self.eras))
         else:
             self.whole.load(engine, table)
         wanted = [] if self.clusters is None else [among(self.clusters)]
@@ -74,7 +74,7 @@ class Part(Workspace):
 _FILE: Final = {"events_raw": "file", "files": "name"}
 
 
-def _near(path: str, eras: Iterable[Era]) -> list[str]:
+def near(path: str, eras: Iterable[Era]) -> list[str]:
     """Parquet files that may have rows of them."""
     days, names = delta.spans(path, "ts_wall"), delta.spans(path, "cluster")
     dated = {file: (day(low), day(high)) for file, (low, high) in days.items()}

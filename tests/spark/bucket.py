@@ -67,7 +67,7 @@ def run(endpoint: str, *verbs: Sequence[str]) -> subprocess.CompletedProcess[str
 
 def main(endpoint: str, words: Sequence[str]) -> int:
     from spark_jobs.cli.main import main as failover_report
-    from spark_jobs.engine.session import session
+    from spark_jobs.engine.session import context
     from tests.spark import standalone
 
     options = {
@@ -81,7 +81,7 @@ def main(endpoint: str, words: Sequence[str]) -> int:
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
-    begun = session("local[2]", shuffle=2, memory="1g", options=options)
+    begun = context("local[2]", shuffle=2, memory="1g", options=options)
     for last, verb in itertools.groupby(words, key=lambda word: word == "--"):
         if not last and (code := failover_report([*verb, "--engine", "spark"])):
             return code

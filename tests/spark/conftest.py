@@ -9,7 +9,7 @@ import pytest
 
 from spark_jobs.engine.base import Engine
 from spark_jobs.engine.duckdb_engine import DuckEngine
-from spark_jobs.engine.session import session
+from spark_jobs.engine.session import context
 from spark_jobs.engine.spark import SMALL, SparkEngine
 from tests.spark import standalone
 
@@ -25,14 +25,16 @@ def spark_session() -> Iterator[Any]:
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.driver.extraJavaOptions": standalone.QUICK,
     }
-    found = session("local[2]", shuffle=4, memory="2g", options=options)
-    yield found
-    found.stop()
+    from pyspark.sql import SparkSession
+
+    begun = context("local[2]", shuffle=4, memory="2g", options=options)
+    yield SparkSession.builder.getOrCreate()
+    begun.stop()
 
 
 @pytest.fixture
 def spark(spark_session: Any) -> Iterator[SparkEngine]:
-    engine = SparkEngine(spark_session)
+    engine = SparkEngine(spark_session.sparkContext)
     yield engine
     engine.close()
 
@@ -40,7 +42,7 @@ def spark(spark_session: Any) -> Iterator[SparkEngine]:
 @pytest.fixture(params=[0, SMALL])
 def spark_sized(spark_session: Any, request: pytest.FixtureRequest) -> Iterator[SparkEngine]:
     """All tables are Spark's; only events are."""
-    engine = SparkEngine(spark_session, small=request.param)
+    engine = SparkEngine(spark_session.sparkContext, small=request.param)
     yield engine
     engine.close()
 

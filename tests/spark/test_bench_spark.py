@@ -38,6 +38,7 @@ def test_what_was_planted_is_found(engine: Engine, tmp_path: Path) -> None:
     assert found.passed, found
     assert (found.clusters, found.outages, found.nodes) == (1, 40, 7)
     assert 0 < found.worst_us < 5_000
+    workspace.load(engine, "incidents")
     (incident,) = engine.rows("select type, old_primary, new_primary from incidents")
     assert tuple(incident.values()) == ("kill", "n1", "n2")
 

@@ -13,7 +13,7 @@ import pytest
 from spark_jobs import pipeline
 from spark_jobs.engine.base import Engine
 from spark_jobs.engine.duckdb_engine import DuckEngine
-from spark_jobs.engine.spark import SparkEngine
+from spark_jobs.engine.spark import FITS, SparkEngine
 from spark_jobs.jobs import incidents
 from spark_jobs.pipeline import Settings
 from spark_jobs.schema import Event
@@ -102,9 +102,12 @@ def test_the_jobs_say_what_the_solvers_say(name: str, by_duck: dict[str, list[Ro
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("fits", [0, FITS])
 def test_spark_and_duckdb_agree_about_a_fleet(
-    by_duck: dict[str, list[Row]], spark: SparkEngine, tmp_path: Path
+    by_duck: dict[str, list[Row]], spark: SparkEngine, tmp_path: Path, fits: int
 ) -> None:
+    """By Spark's own queries, and in tasks."""
+    spark.fits = fits
     by_spark = computed(spark, tmp_path, fleet())
     for table in pipeline.MADE:
         assert plain(by_spark[table]) == plain(by_duck[table]), table
@@ -121,7 +124,8 @@ def test_a_fleet_is_what_its_clusters_are_alone(
 
 @pytest.mark.slow
 def test_one_cluster_on_spark_is_the_same(by_duck: dict[str, list[Row]], spark: SparkEngine, tmp_path: Path) -> None:
-    """It is computed in this process, not in tasks."""
+    """With what Spark's queries give it is computed in this process, not in tasks."""
+    spark.fits = 0
     alone = computed(spark, tmp_path, rows_of("ledger_lost"))
     for table in pipeline.MADE:
         assert plain(alone[table]) == plain([row for row in by_duck[table] if row["cluster"] == "ledger_lost"]), table

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from spark_jobs import groups
 from spark_jobs.engine.duckdb_engine import DuckEngine
-from spark_jobs.engine.spark import SparkEngine
+from spark_jobs.engine.spark import FITS, SparkEngine
 from tests.spark import pipeline_runs as runs
 from tests.spark.truth import messages, nodes, processes
 from tests.spark.truth.files import rotated
@@ -150,11 +150,12 @@ def _begun(lines: list[bytes], chance: random.Random) -> list[bytes]:
     return [*lines[:at], *([part] if part else [])]
 
 
-@pytest.mark.parametrize("small", [0, groups.SMALL])
+@pytest.mark.parametrize(("fits", "small"), [(FITS, 0), (0, 0), (0, groups.SMALL)])
 def test_spark_says_what_duckdb_says(
-    spark: SparkEngine, duck: DuckEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: int
+    spark: SparkEngine, duck: DuckEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fits: int, small: int
 ) -> None:
-    """Several clusters: Spark works on each in a task of its own, or they are too small for that."""
+    """Several clusters: each in a task from beginning to end; by Spark's queries, and then in a task; or here."""
+    spark.fits = fits
     monkeypatch.setattr(groups, "SMALL", small)
     files = runs.clusters({"one": clients(), "two": cluster(), "three": processes.hang().files})
     given_ = [runs.folder(files, tmp_path / "in")]
