@@ -1,4 +1,4 @@
-"""One pure function for each cluster: in Spark's tasks if there are several and much to do, else in this process.
+"""One pure function for each cluster: in Spark's tasks if there are several, else in this process.
 
 To tasks rows travel as JSON text (cluster, view, json), so one exchange serves views of any columns.  The function gets
 the same dictionaries everywhere: what is NULL is absent.  A cluster whose function fails costs its own tables only.
@@ -13,7 +13,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final
 
-from spark_jobs.engine.base import Engine, Row, TooManyRows
+from spark_jobs.engine.base import Engine, Row
 from spark_jobs.engine.spark import SparkEngine
 from spark_jobs.workspace import Workspace
 
@@ -23,8 +23,6 @@ Solver = Callable[[str, Views], Mapping[str, Iterable[Row]]]
 FAILED: Final = "failed"
 FAILURES: Final = "cluster string, kind string, text string"
 """Columns of the table `STEP_failures`: a solver's notes, and the clusters for which it failed (kind FAILED)."""
-SMALL: Final = 50_000
-"""So many rows need no tasks."""
 FEW: Final = 50_000
 """So many rows of all tables go through this process although tasks made them: a table costs Spark a job."""
 _PACKED: Final = "cluster string, name string, json string"
@@ -48,27 +46,11 @@ def per_cluster(
     `queries`: view → query with the column `cluster`.  The view `clusters` (cluster) tells whether there are several;
     it need not be complete."""
     wanted = {**tables, failures(step): FAILURES}
-    spread = isinstance(engine, SparkEngine) and len(engine.rows("select cluster from clusters limit 2")) > 1
-    rows = _rows(engine, queries, SMALL if spread else None)
-    if rows is not None:
-        _keep(engine, workspace, _here(step, solver, queries, rows), wanted)
-    else:
-        assert isinstance(engine, SparkEngine)
+    if isinstance(engine, SparkEngine) and len(engine.rows("select cluster from clusters limit 2")) > 1:
         _in_tasks(engine, workspace, queries, _task(step, solver, tuple(queries)), wanted)
-
-
-def _rows(engine: Engine, queries: Mapping[str, str], limit: int | None) -> dict[str, list[Row]] | None:
-    """Of each query; None if there are more than `limit` together.  Not counted before: that is a pass, too."""
-    found: dict[str, list[Row]] = {}
-    try:
-        for name, query in queries.items():
-            found[name] = engine.rows(query) if limit is None else engine.rows(query, limit)
-            limit = None if limit is None else limit - len(found[name])
-    except TooManyRows:
-        if limit is None:
-            raise
-        return None
-    return found
+    else:
+        rows = {name: engine.rows(query) for name, query in queries.items()}
+        _keep(engine, workspace, _here(step, solver, queries, rows), wanted)
 
 
 def _here(

@@ -51,12 +51,9 @@ def ordered(rows: list[Any]) -> list[Any]:
 
 
 @both_engines
-@pytest.mark.parametrize("small, few", [(0, 0), (0, groups.FEW), (groups.SMALL, 0)])
-def test_each_cluster_alone_and_failures_apart(
-    engine: Engine, tmp_path: Path, monkeypatch: Any, small: int, few: int
-) -> None:
-    """Up to `small` rows all is done here; up to `few` what tasks made goes to the tables through this process."""
-    monkeypatch.setattr(groups, "SMALL", small)
+@pytest.mark.parametrize("few", [0, groups.FEW])
+def test_each_cluster_alone_and_failures_apart(engine: Engine, tmp_path: Path, monkeypatch: Any, few: int) -> None:
+    """Up to `few` rows that tasks made go to the tables through this process."""
     monkeypatch.setattr(groups, "FEW", few)
     found, failed = run(engine, tmp_path, ["a", "bad", "c"])
     assert ordered(found) == ordered([row_of("a"), row_of("c")])
@@ -70,20 +67,6 @@ def test_one_cluster_stays_here(spark: SparkEngine, tmp_path: Path) -> None:
     found, failed = run(spark, tmp_path, ["c"])
     assert (ordered(found), failed) == (ordered([row_of("c")]), [])
     assert not spark.exists(Workspace(str(tmp_path)).path("scratch"))
-
-
-def test_few_rows_are_asked_for_once(spark: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each question may be a pass over all events: none is spent on counting."""
-    asked: list[str] = []
-    rows = SparkEngine.rows
-
-    def counted(self: SparkEngine, query: str, *limit: int) -> list[Any]:
-        asked.append(query)
-        return rows(self, query, *limit)
-
-    monkeypatch.setattr(SparkEngine, "rows", counted)
-    run(spark, tmp_path, ["a", "c"])
-    assert len([query for query in asked if "from given" in query]) == 2
 
 
 @both_engines

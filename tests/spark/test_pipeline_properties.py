@@ -11,7 +11,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spark_jobs import groups
 from spark_jobs.engine.duckdb_engine import DuckEngine
 from spark_jobs.engine.spark import FITS, SparkEngine
 from tests.spark import pipeline_runs as runs
@@ -150,13 +149,10 @@ def _begun(lines: list[bytes], chance: random.Random) -> list[bytes]:
     return [*lines[:at], *([part] if part else [])]
 
 
-@pytest.mark.parametrize(("fits", "small"), [(FITS, 0), (0, 0), (0, groups.SMALL)])
-def test_spark_says_what_duckdb_says(
-    spark: SparkEngine, duck: DuckEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fits: int, small: int
-) -> None:
-    """Several clusters: each in a task from beginning to end; by Spark's queries, and then in a task; or here."""
+@pytest.mark.parametrize("fits", [0, FITS])
+def test_spark_says_what_duckdb_says(spark: SparkEngine, duck: DuckEngine, tmp_path: Path, fits: int) -> None:
+    """Several clusters: by Spark's queries and then in a task each, or in one from beginning to end."""
     spark.fits = fits
-    monkeypatch.setattr(groups, "SMALL", small)
     files = runs.clusters({"one": clients(), "two": cluster(), "three": processes.hang().files})
     given_ = [runs.folder(files, tmp_path / "in")]
     wanted = runs.answer(duck, given_, tmp_path / "duck")

@@ -136,7 +136,9 @@ def copied(engine: Engine, workspace: Workspace, tables: tuple[str, ...]) -> Non
     """For each table a row of each event; one has more than the other tells."""
     workspace.load(engine, "events_raw")
     for table in tables:
-        engine.save("select cluster, case when line_no > 1 then line_no end as n from events_raw", workspace.path(table))
+        engine.save(
+            "select cluster, case when line_no > 1 then line_no end as n from events_raw", workspace.path(table)
+        )
 
 
 def rows_of(engine: Engine, workspace: Workspace, table: str) -> list[tuple[Any, ...]]:
