@@ -32,9 +32,9 @@ PARTS: Final = ("fleet", "incident")
 EVENTS: Final = 11_000_000
 INCIDENT: Final = 1_100_000
 CLUSTERS: Final = 10
-BIG: Final = ("facts", "pairs", "clocks", "clients", "messages")
-"""Steps that are the messages, the windows and the clocks."""
-TARGETS: Final = {("fleet", "spark"): 90.0, ("incident", "spark"): 25.0, ("incident", "duckdb"): 6.0}
+BIG: Final = ("facts", "pairs", "clocks", "clients", "messages", "clusters")
+"""Steps that are the messages, the windows and the clocks; `clusters` is these and all others of Spark's tasks."""
+TARGETS: Final = {("fleet", "spark"): 75.0, ("incident", "spark"): 15.0, ("incident", "duckdb"): 4.0}
 """fleet: CPU s of BIG from Parquet; incident: s on a quiet machine."""
 RUN_LIMIT: Final = 3600.0
 _POLL: Final = 0.1

@@ -35,6 +35,7 @@ from spark_jobs.gaps import job as gaps
 from spark_jobs.ingest import job as ingest
 from spark_jobs.ingest.local import IngestSettings
 from spark_jobs.jobs import incidents, order, part, spread
+from spark_jobs.jobs.spread import Spread
 from spark_jobs.messages import job as messages
 from spark_jobs.options import SHORTEST, Options
 from spark_jobs.outages import job as windows
@@ -112,9 +113,14 @@ def after_ingest(
     inputs = _digest(engine, workspace, settings)
     done = set() if settings.redo else _done(engine, workspace, inputs)
     if set(_OF) - done:
+        planned = spread.planned(engine, workspace)
+        done = set() if planned else done
         _write(engine, workspace, inputs, done)  # an interrupted run leaves no stale table that counts as new
         try:
-            _work(engine, workspace, settings, done, progress)
+            if isinstance(engine, SparkEngine) and planned:
+                _spread(engine, planned, settings, done, progress)
+            else:
+                _work(_Work(engine, workspace, settings), done, progress)
         except BaseException:
             with suppress(Exception):  # the first error is the one to report
                 _write(engine, workspace, inputs, done)
@@ -158,15 +164,15 @@ def _failed(engine: Engine, workspace: Workspace) -> list[Row]:
     return engine.rows(f"select * from gaps where kind = '{groups.FAILED}'")
 
 
-def _work(engine: Engine, workspace: Workspace, settings: Settings, done: set[str], progress: Progress) -> None:
+def _spread(engine: SparkEngine, planned: Spread, settings: Settings, done: set[str], progress: Progress) -> None:
+    """Everything; `done` is full at the end."""
+    progress.step(CLUSTERS)
+    spread.run(engine, planned, partial(after_ingest, settings=replace(settings, redo=True)), MADE, progress)
+    done |= set(_OF)
+
+
+def _work(work: _Work, done: set[str], progress: Progress) -> None:
     """What is not done; `done` grows."""
-    planned = spread.planned(engine, workspace)
-    if isinstance(engine, SparkEngine) and planned is not None:
-        progress.step(CLUSTERS)
-        spread.run(engine, planned, partial(after_ingest, settings=replace(settings, redo=True)), MADE, progress)
-        done |= set(_OF)
-        return
-    work = _Work(engine, workspace, settings)
     for step in _OF:
         if step not in done:
             progress.step(step)

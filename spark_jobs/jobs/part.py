@@ -46,8 +46,8 @@ class Part(Workspace):
                 super().load(engine, table)
 
     def _given(self, engine: Engine, table: str) -> None:
-        if self.eras and table == "events_raw":
-            path = self.whole.path(table)
+        path = self.whole.path(table)
+        if self.eras and table == "events_raw" and delta.is_table(path):
             delta.load(engine, table, path, ddl(), only=near(path, self.eras))
         else:
             self.whole.load(engine, table)

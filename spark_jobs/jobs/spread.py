@@ -8,14 +8,15 @@ has at most `fits` events, Spark has one plan for all steps:
     solve    what a bin has → all its tables, by DuckDB in a folder of the task's own
     join     here: the tables of all bins → tables of the workspace, in files of some size
 
-Rows are never Spark's: it moves whole files, as octets, so that any file system will do and the workers see none.
-Only finished tables are put in the place of older ones; who calls does it again if that was interrupted.
+Rows are never Spark's: it moves whole files, as octets, so that any file system will do.  When all tables are finished
+they are put in the place of older ones, one by one: who calls knows that none counts before `run` has ended.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import io
+import os
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -45,15 +46,16 @@ if TYPE_CHECKING:
 EVENTS: Final = "events_raw"
 BESIDES: Final = ("files", "notes")
 """Of ingest, small."""
-MEMORY: Final = "2GB"
-"""Of a task's DuckDB; the rest of what it needs goes to a disk."""
-_DUCKDB: Final = "duckdb"
+MEMORY: Final = 2_000_000_000
+"""Octets of a task's DuckDB at most; the rest of what it needs goes to a disk."""
 LARGEST: Final = 256 * 1024 * 1024
-"""Octets of a file that Spark moves in one piece."""
+"""Octets of a file that Spark reads from a URL in one piece."""
+_DUCKDB: Final = "duckdb"
 JOINED: Final = 64 * 1024 * 1024
 """Octets of a file of a finished table."""
 TICK: Final = 0.5
 """Seconds."""
+Source = str | bytes
 Piece = tuple[int, tuple[str, bytes]]
 """(bin, (table, Parquet))"""
 Work = Callable[[Engine, Workspace], object]
@@ -89,9 +91,10 @@ def planned(engine: Engine, workspace: Workspace) -> Spread | None:
         return None
     if remote(engine.context) and not all(engine.context.parallelize([_DUCKDB], 1).map(_there).collect()):
         return None
-    sizes = _sizes(engine, workspace)
-    events = _events(engine, workspace)
-    if not events or max(events.values()) > engine.fits or max(sizes.values(), default=0) > LARGEST:
+    sizes, events = _sizes(engine, workspace), _events(engine, workspace)
+    if not events or max(events.values()) > engine.fits:
+        return None
+    if any(size > LARGEST and not engine.is_here(file) for file, size in sizes.items()):
         return None
     bins = packed(events, engine.context.defaultParallelism)
     return Spread(workspace, tuple(sorted(sizes)), sum(sizes.values()), bins)
@@ -101,9 +104,10 @@ def run(engine: SparkEngine, spread: Spread, work: Work, tables: Sequence[str], 
     """All `tables` of the workspace."""
     context, count = engine.context, spread.count
     told = context.accumulator(0)
-    threads = max(1, context.defaultParallelism // count)
-    cut = _contents(engine, spread.files).mapPartitions(partial(_pieces, spread))
-    pieces = cut.union(context.parallelize(_besides(engine, spread))).partitionBy(count, int)
+    threads = 1 if remote(context) else max(1, context.defaultParallelism // count)
+    cut = _sources(engine, spread.files).mapPartitions(partial(_pieces, spread))
+    pieces = cut.union(context.parallelize(_besides(engine, spread), 1))
+    pieces = pieces.partitionBy(count, int) if count > 1 else pieces.coalesce(1)
     solved = partial(_solved, spread, work, tuple(tables), threads, told)
     with _ticking(lambda: progress.at(told.value * spread.octets, count * spread.octets)):
         made = pieces.mapPartitions(solved).persist(_disk())
@@ -183,33 +187,27 @@ def _events(engine: SparkEngine, workspace: Workspace) -> dict[str, int]:
 # ---- cut ------------------------------------------------------------------------------------------------------------
 
 
-def _contents(engine: SparkEngine, files: Sequence[str]) -> RDD[bytes]:
+def _sources(engine: SparkEngine, files: Sequence[str]) -> RDD[Source]:
+    """Of a disk that workers see the paths, else what is in the files."""
     if all(map(engine.is_here, files)):
-        return engine.context.parallelize(files, _tasks(engine, len(files))).map(_read)
+        tasks = min(len(files), EACH * engine.context.defaultParallelism)
+        return engine.context.parallelize(files, max(1, tasks))
     reader = engine.session.read.format("binaryFile").option("__globPaths__", "false")
     return reader.load(list(files)).select("content").rdd.map(lambda row: bytes(row["content"]))
 
 
-def _tasks(engine: SparkEngine, files: int) -> int:
-    return max(1, min(files, EACH * int(engine.context.defaultParallelism)))
-
-
-def _read(path: str) -> bytes:
-    return Path(path).read_bytes()
-
-
-def _pieces(spread: Spread, contents: Iterable[bytes]) -> Iterator[Piece]:
+def _pieces(spread: Spread, sources: Iterable[Source]) -> Iterator[Piece]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    for content in contents:
-        file = pq.ParquetFile(pa.BufferReader(content))
-        only = _only(file)
-        if only is None:
-            for group in range(file.num_row_groups):
-                yield from _by_bin(spread, file.read_row_group(group))
-        elif (number := spread.bin_of(only)) is not None:
-            yield number, (EVENTS, content)
+    for source in sources:
+        with pq.ParquetFile(source if isinstance(source, str) else pa.BufferReader(source)) as file:
+            only = _only(file)
+            if only is None:
+                for group in range(file.num_row_groups):
+                    yield from _by_bin(spread, file.read_row_group(group))
+            elif (number := spread.bin_of(only)) is not None:
+                yield number, (EVENTS, Path(source).read_bytes() if isinstance(source, str) else source)
 
 
 def _only(file: Any) -> str | None:
@@ -267,7 +265,7 @@ def _solved(
     with TemporaryDirectory(prefix="failover-report-") as folder:
         numbers = {_unpacked(Path(folder), name, piece) for name, piece in enumerate(pieces)}
         for number in numbers:
-            with closing(DuckEngine(threads, MEMORY, Path(folder, "scratch"))) as engine:
+            with closing(DuckEngine(threads, f"{_memory()}B", Path(folder, "scratch"))) as engine:
                 workspace = _of_bin(spread, number, folder)
                 if not engine.exists(Workspace(folder).path(EVENTS)):
                     engine.keep(Workspace(folder).path(EVENTS), ddl(), [])
@@ -277,6 +275,12 @@ def _solved(
                     for name in engine.parts(str(path)):
                         yield table, (path / name).read_bytes()
             told.add(1)
+
+
+def _memory() -> int:
+    """As much as each core's task can have if DuckDBs get half of the machine."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min(MEMORY, machine // 2 // (os.cpu_count() or 1))
 
 
 def _unpacked(folder: Path, name: int, piece: Piece) -> int:

@@ -102,6 +102,19 @@ def test_days_that_have_nothing_to_do_with_each_other_are_computed_apart(fleet: 
     assert days_computed(fleet) == {"2026-06-04", "2026-06-06"}, "a process that lived on both joins them"
 
 
+def test_days_apart_are_computed_in_tasks_too(fleet: Fleet, spark: SparkEngine, tmp_path: Path) -> None:
+    fleet.lay(processes.kill(), "blue")
+    fleet.lay(nodes.crash(), "green")
+    fleet.watch(spark)
+    fleet.lay(processes.hang(), "blue", days=5)
+    assert [row["cluster"] for row in fleet.watch(spark).new] == ["blue"]
+    assert days_computed(fleet) == {"2026-06-06"}
+    other = in_delta(tmp_path / "other")
+    shutil.copytree(fleet.raw, other.raw)
+    other.watch()
+    assert other.found() == fleet.found(), "DuckDB says the same, and all at once"
+
+
 def files_of(fleet: Fleet, cluster: str, table: str) -> set[str]:
     return {file for file in delta.files(fleet.workspace.path(table)) if f"cluster={cluster}/" in file}
 

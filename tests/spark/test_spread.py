@@ -15,6 +15,7 @@ from spark_jobs import pipeline
 from spark_jobs.engine.base import Engine, arrow
 from spark_jobs.engine.duckdb_engine import DuckEngine
 from spark_jobs.engine.spark import SparkEngine
+from spark_jobs.gaps import job as gaps
 from spark_jobs.jobs import part, spread
 from spark_jobs.progress import QUIET
 from spark_jobs.schema import ddl
@@ -95,12 +96,16 @@ def test_one_cluster_that_is_too_large_is_for_queries(spark: SparkEngine, duck: 
     assert spread.planned(duck, workspace) is None
 
 
-def test_a_file_that_is_too_large_is_for_queries(
+def test_a_file_that_is_too_large_and_far_away_is_for_queries(
     spark: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace = place(tmp_path, "a")
     monkeypatch.setattr(spread, "LARGEST", 100)
-    assert spread.planned(spark, workspace) is None
+    assert spread.planned(spark, workspace) is not None, "it is read group by group"
+    there = Workspace(tmp_path.as_uri())
+    assert spread.planned(spark, there) is None
+    monkeypatch.undo()
+    assert spread.planned(spark, there) is not None
 
 
 def test_nothing_at_all_and_tables_of_others_are_for_queries(spark: SparkEngine, tmp_path: Path) -> None:
@@ -181,6 +186,32 @@ def test_a_task_that_fails_leaves_what_was_there(spark: SparkEngine, tmp_path: P
     with pytest.raises(Exception, match="no room"):
         done(spark, workspace, fails, "facts")
     assert rows_of(spark, workspace, "facts") == [("x", 1)]
+
+
+def test_an_interrupted_run_leaves_nothing_that_counts(
+    spark: SparkEngine, duck: DuckEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some steps were done before; then tasks did all of them, and were cut off between new tables and old ones."""
+    workspace, put = place(tmp_path, "a", "b"), SparkEngine.put
+    monkeypatch.setattr(gaps, "run", fails)
+    with pytest.raises(AssertionError, match="no room"):
+        pipeline.after_ingest(duck, workspace)
+    monkeypatch.undo()
+
+    def cut_off(engine: SparkEngine, files: list[Path], path: str) -> None:
+        put(engine, files, path)
+        if path.endswith("/facts"):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(SparkEngine, "put", cut_off)
+    with pytest.raises(KeyboardInterrupt):
+        pipeline.after_ingest(spark, workspace)
+    monkeypatch.undo()
+    pipeline.after_ingest(duck, workspace)
+    workspace.load(duck, "takings", "message_lives")
+    assert [row["cluster"] for row in duck.rows("select cluster from message_lives order by cluster")] == []
+    assert duck.rows("select sum(seqs) as n, count(distinct cluster) as c from takings") == [{"n": 0, "c": 2}]
+    assert len(duck.parts(workspace.path("facts"))) == 1
 
 
 def test_how_far_it_is_is_told(spark: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
