@@ -13,12 +13,11 @@ SHORTEST: Final = 100_000
 class Options:
     """`shortest`: outages below it are left out, µs.  `drained`: all queues were taken empty at the end, or not; None:
     as the logs say.  `events`, `facts`: views of all rows, and of those about no message; `clock`: SQL expression of a
-    row's time in them, µs, which is `skew` from ts_wall at most.  `redo`: compute tables that are there already."""
+    row's time in them, µs.  `redo`: compute tables that are there already."""
 
     shortest: int = SHORTEST
     drained: bool | None = None
     events: str = "events_raw"
     facts: str = "facts"
     clock: str = "ts_wall"
-    skew: int = 0
     redo: bool = False

@@ -120,4 +120,4 @@ def timed(engine: Engine, workspace: Workspace, options: Options) -> Options:
     engine.table("clock_pieces", lines.PIECES, found)
     engine.view("events_timed", lines.timed("events_raw", found))
     engine.view("facts_timed", lines.timed("facts", found))
-    return replace(options, events="events_timed", facts="facts_timed", clock="ts_est", skew=lines.skew(found))
+    return replace(options, events="events_timed", facts="facts_timed", clock="ts_est")

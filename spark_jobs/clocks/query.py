@@ -9,7 +9,6 @@ it that their ts_mono says; all others are divided in the middle of what is unce
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, Final
@@ -80,12 +79,6 @@ select v.*, v.ts_wall - coalesce(k.offset_us + cast(floor((v.ts_wall - k.w0) * k
 from {events} as v
 left join (select *, xxhash64(cluster, node) as clock from clock_pieces) as k
   on k.clock = xxhash64(coalesce(v.cluster, ''), v.node) and v.ts_wall >= k.w0 and v.ts_wall < k.w1{told}"""
-
-
-def skew(found: Iterable[Row]) -> int:
-    """µs: no corrected time is further from ts_wall."""
-    ends = [(row["offset_us"], row["slope"] * (row["w1"] - row["w0"])) for row in found]
-    return max((abs(offset) + math.ceil(abs(more)) + 1 for offset, more in ends), default=0)
 
 
 def _points(segment: ClockSegment) -> list[Point]:

@@ -5,18 +5,14 @@ The incidents are found with the help of the outages, and cut their union: `clie
 
 from __future__ import annotations
 
-from typing import Final
-
 from spark_jobs.engine.base import Engine
 from spark_jobs.facts import job as facts
 from spark_jobs.messages import fans, reduced
 from spark_jobs.options import Options
 from spark_jobs.outages import query as windows
-from spark_jobs.sql.rows import around, takes
+from spark_jobs.sql.rows import takes
 from spark_jobs.workspace import Workspace
 
-CLUSTERS: Final = 100
-"""The rows of so many are asked for each by its own time."""
 _SIGHTS = "cluster string, producer string, pub bigint, place bigint, delivered bigint"
 
 
@@ -55,14 +51,12 @@ def _later_answers(engine: Engine, workspace: Workspace) -> None:
 
 
 def _moments(engine: Engine, workspace: Workspace, options: Options) -> None:
-    """The view `consumer_moments`; a pass over the rows of that time only when there was a span."""
-    spans = engine.rows("select cluster, min(b) as b, max(e) as e from consumer_spans group by cluster")
-    if not spans:
-        engine.table("consumer_moments", windows.MOMENTS, [])
-    else:
-        when = around(spans, options.skew) if len(spans) <= CLUSTERS else "true"
-        rows = takes(when, options.events, options.clock)
+    """The view `consumer_moments`; a pass over all rows only when there was a span."""
+    if engine.rows("select 1 as n from consumer_spans limit 1"):
+        rows = takes(options.events, options.clock)
         workspace.save(engine, "consumer_moments", windows.consumer_moments(rows))
+    else:
+        engine.table("consumer_moments", windows.MOMENTS, [])
 
 
 def _sights(engine: Engine, workspace: Workspace, options: Options) -> None:

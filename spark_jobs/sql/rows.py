@@ -7,8 +7,8 @@ evenly, as `solve.runs` does.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 from spark_jobs.schema import EXPLAINED_BY
 
@@ -97,21 +97,11 @@ def coded(events: str = "events_raw", clock: str = _WALL) -> str:
 )"""
 
 
-def takes(when: str, events: str = "events_raw", clock: str = _WALL) -> str:
-    """What consumers got and settled, one row a message: cluster, client_id, code, ts.  `when`: condition of rows."""
+def takes(events: str = "events_raw", clock: str = _WALL) -> str:
+    """What consumers got and settled, one row a message: cluster, client_id, code, ts."""
     narrow = f"""(
   select coalesce(cluster, '') as cluster, coalesce(client_id, '') as client_id, {_code()} as code, {clock} as ts,
     coalesce(pub_first, 0) as pub_first, coalesce(pub_last, 0) as pub_last, {_span()} as span
-  from {events} where source = 'client' and kind in {TAKES} and ({when})
+  from {events} where source = 'client' and kind in {TAKES}
 )"""
     return _spread("cluster, client_id, code", narrow, "")
-
-
-def around(spans: Iterable[Mapping[str, Any]], skew: int) -> str:
-    """Condition of the rows of spans (cluster, b, e), and more, asked of ts_wall, which is cheaper than the corrected
-    time.  A run is later than its row."""
-    return " or ".join(
-        f"coalesce(cluster, '') = {quoted([span['cluster']])} and ts_wall < {span['e'] + skew}"
-        f" and (ts_wall >= {span['b'] - skew} or pub_last > pub_first)"
-        for span in spans
-    )

@@ -43,8 +43,6 @@ def test_corrected_time_is_that_of_the_solver(engine: Engine, tmp_path: Path) ->
     assert len(apart) > 100 and max(apart) <= STRAIGHT + 1
     moved = {row["node"] for row in rows if abs(row["ts_est"] - row["ts_wall"]) > 1_000_000}
     assert moved == {"node1", "node2"}
-    most = max(abs(row["ts_est"] - row["ts_wall"]) for row in rows)
-    assert most <= options.skew < 2 * most
 
 
 def test_a_clock_that_was_set_back_shows_each_time_once(engine: Engine, tmp_path: Path) -> None:
