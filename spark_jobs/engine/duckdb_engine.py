@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,6 +31,7 @@ _MACROS: Final = {
     "xxhash64(a)": "cast(hash(a) >> 1 as bigint), (a, b) as cast(hash(a, b) >> 1 as bigint)",
 }
 """Functions of Spark.  Its hash is another one: no table has hashes of both."""
+_WILD: Final = re.compile(r"([\[*?])")
 _FOLDER: Final = "/cluster=([^/]*)/date=([^/]*)/[^/]*$"
 
 
@@ -70,11 +72,12 @@ class DuckEngine:
         if columns is not None:
             self._filled(name, _text(_files(path)), columns)
             return
-        found = f"read_parquet({_text(_files(path))}, hive_partitioning = true, union_by_name = true)"
+        folders = any(Path(path).glob("*=*"))  # below it: those above are no columns
+        found = f"read_parquet({_text(_files(path))}, hive_partitioning = {folders}, union_by_name = true)"
         self.view(name, f"select * from {found}")
 
     def load_files(self, name: str, path: str, files: Sequence[str], columns: str) -> None:
-        listed = ", ".join(_text(f"{path}/{file}") for file in files)
+        listed = ", ".join(_text(_literal(f"{path}/{file}")) for file in files)
         self._filled(name, f"[{listed}]" if files else "", columns, any("/" in file for file in files))
 
     def _filled(self, name: str, files: str, columns: str, folders: bool = False) -> None:
@@ -182,7 +185,12 @@ def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _files(path: str) -> str:
-    return path if path.endswith(".parquet") else f"{path}/**/*.parquet"
+    return _literal(path) if path.endswith(".parquet") else f"{_literal(path)}/**/*.parquet"
+
+
+def _literal(path: str) -> str:
+    """As a pattern that means just this path."""
+    return _WILD.sub(r"[\1]", path)
 
 
 def _text(value: object) -> str:

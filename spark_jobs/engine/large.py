@@ -15,7 +15,7 @@ from spark_jobs.engine.base import ROWS_MAX, Row, Written, arrow, checked, colum
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark import SparkContext
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 ALONE: Final = "part-0.parquet"
 
@@ -37,6 +37,11 @@ class Large:
         from pyspark.sql import SparkSession
 
         return SparkSession.builder.getOrCreate()
+
+    @property
+    def reader(self) -> DataFrameReader:
+        """Of paths as they are, without patterns."""
+        return self.session.read.option("__globPaths__", "false")
 
     @property
     def name(self) -> str:
@@ -66,7 +71,7 @@ class Large:
         what = (path, known, self._tree(path) if self._here(path) is not None else [])
         if what[2] and self._loaded.get(name) == what:
             return
-        reader = self.session.read if known is None else self.session.read.schema(known)
+        reader = self.reader if known is None else self.reader.schema(known)
         self.named(name, reader.parquet(path))
         self._loaded[name] = what
 
@@ -76,7 +81,7 @@ class Large:
             return
         known, folders = dict(columns_of(columns)), any("/" in file for file in files)
         given = known | ({"cluster": "string", "date": "string"} if folders else {})
-        reader = self.session.read.schema(", ".join(f"`{column}` {kind}" for column, kind in given.items()))
+        reader = self.reader.schema(", ".join(f"`{column}` {kind}" for column, kind in given.items()))
         found = reader.option("basePath", path).parquet(*(f"{path}/{file}" for file in files))
         if folders:
             found = found.replace(_misread(files), subset="cluster").fillna("", "cluster")

@@ -101,7 +101,7 @@ class Tasks:
         ]
 
     def _files(self, urls: Sequence[str]) -> DataFrame:
-        reader = self._engine.session.read.format("binaryFile").option("recursiveFileLookup", "true")
+        reader = self._engine.reader.format("binaryFile").option("recursiveFileLookup", "true")
         return reader.load(list(urls))
 
     def _looked(self, listed: Sequence[Listed], known: Mapping[str, State]) -> dict[Place, Survey]:

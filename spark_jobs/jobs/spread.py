@@ -192,8 +192,8 @@ def _sources(engine: SparkEngine, files: Sequence[str]) -> RDD[Source]:
     if all(map(engine.is_here, files)):
         tasks = min(len(files), EACH * engine.context.defaultParallelism)
         return engine.context.parallelize(files, max(1, tasks))
-    reader = engine.session.read.format("binaryFile").option("__globPaths__", "false")
-    return reader.load(list(files)).select("content").rdd.map(lambda row: bytes(row["content"]))
+    found = engine.reader.format("binaryFile").load(list(files))
+    return found.select("content").rdd.map(lambda row: bytes(row["content"]))
 
 
 def _pieces(spread: Spread, sources: Iterable[Source]) -> Iterator[Piece]:

@@ -97,3 +97,30 @@ def test_all_forms_of_a_place_are_one_table(spark: SparkEngine, tmp_path: Path, 
     spark.load("found", f"{place.rstrip('/')}/a.parquet")
     assert spark.rows("select n from found") == [{"n": 1}]
     assert not (tmp_path / "file:").exists() and not Path("file:").exists()
+
+
+ODD = "a [1],{x} *?ü run=5"
+"""What patterns and Hive's folders mean something by."""
+
+
+@both_engines
+def test_a_place_may_have_any_name(engine: Engine, tmp_path: Path) -> None:
+    table, other = tmp_path / ODD / "table", tmp_path / "a 1,x **ü run=5" / "table"
+    other.mkdir(parents=True)
+    part(other, "z.parquet", 9)
+    engine.keep(str(table), COLUMNS, [{"n": 1}])
+    assert numbers(engine, table) == [1] and engine.columns("found") == ["n", "name", "attrs"]
+    engine.load("found", str(table), COLUMNS)
+    engine.save("select n, name from found", str(table))
+    assert numbers(engine, table) == [1]
+    engine.append("select n + 1 as n, name from found", str(table), "b")
+    assert numbers(engine, table) == [1, 2]
+    (tmp_path / "new").mkdir()
+    engine.put([part(tmp_path / "new", "c [x].parquet", 3)], str(table))
+    assert numbers(engine, table) == [1, 2, 3] and numbers(engine, table / "c [x].parquet") == [3]
+    engine.load_files("found", str(table), ["c [x].parquet"], "n bigint")
+    assert engine.rows("select * from found") == [{"n": 3}]
+    engine.view("dated", "select n, 'it''s [1]' as cluster, '2026-01-01' as date from found")
+    (made,) = engine.spread("select * from dated", str(table.parent / "spread"), ("cluster", "date"))
+    engine.load_files("found", str(table.parent / "spread"), [made.path], "n bigint, cluster string")
+    assert engine.rows("select * from found") == [{"n": 3, "cluster": "it's [1]"}]
