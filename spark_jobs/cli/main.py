@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import importlib
 import io
+import logging
 import os
 import signal
 import sys
@@ -107,6 +108,7 @@ def _noticed() -> Iterator[list[int]]:
 
     def note(number: int, _frame: FrameType | None) -> None:
         noted.append(number)
+        logging.disable()  # py4j would tell the user with a traceback
         raise KeyboardInterrupt
 
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:

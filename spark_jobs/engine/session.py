@@ -145,6 +145,11 @@ def _send_package(context: SparkContext) -> None:
     context.addPyFile(str(package.zipped(Path(folder) / package.NAME)))
 
 
+def scratch(environ: Mapping[str, str] = os.environ) -> str | None:
+    """In a task: a folder that goes when Spark ends, also if this process is killed."""
+    return environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None
+
+
 def remote(context: SparkContext) -> bool:
     """True if tasks run in other processes, possibly on other machines."""
     return not str(context.master).startswith("local")

@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from spark_jobs.bundle import Bundle, BundleError, File
+from spark_jobs.engine import session
 from spark_jobs.ingest import texts
 from spark_jobs.ingest.local import found_of
 from spark_jobs.ingest.plan import Found
@@ -52,7 +53,7 @@ class Told:
 @contextmanager
 def _opened(row: Mapping[str, Any]) -> Iterator[tuple[Bundle, Path]]:
     """The file of a row, on this worker's disk.  Raises BundleError."""
-    with tempfile.TemporaryDirectory(prefix="failover-report-") as folder:
+    with tempfile.TemporaryDirectory(prefix="failover-report-", dir=session.scratch()) as folder:
         path = Path(folder) / (PurePosixPath(row["path"]).name or "file")
         path.write_bytes(row["content"])
         os.utime(path, ns=(0, us(row["modificationTime"]) * 1000))

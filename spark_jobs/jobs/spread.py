@@ -31,7 +31,7 @@ from zlib import crc32
 from spark_jobs.engine import delta
 from spark_jobs.engine.base import Engine, Row, arrow
 from spark_jobs.engine.duckdb_engine import DuckEngine
-from spark_jobs.engine.session import remote
+from spark_jobs.engine.session import remote, scratch
 from spark_jobs.engine.spark import SparkEngine
 from spark_jobs.jobs.bins import EACH, packed
 from spark_jobs.jobs.part import Part, near
@@ -262,7 +262,7 @@ def _solved(
     spread: Spread, work: Work, tables: Sequence[str], threads: int, told: Any, pieces: Iterable[Piece]
 ) -> Iterator[tuple[str, bytes]]:
     """(table, Parquet) of the bin that has the pieces."""
-    with TemporaryDirectory(prefix="failover-report-") as folder:
+    with TemporaryDirectory(prefix="failover-report-", dir=scratch()) as folder:
         numbers = {_unpacked(Path(folder), name, piece) for name, piece in enumerate(pieces)}
         for number in numbers:
             with closing(DuckEngine(threads, f"{_memory()}B", Path(folder, "scratch"))) as engine:

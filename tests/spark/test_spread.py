@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_jobs import pipeline
+from spark_jobs.engine import session
 from spark_jobs.engine.base import Engine, arrow
 from spark_jobs.engine.duckdb_engine import DuckEngine
 from spark_jobs.engine.spark import SparkEngine
@@ -245,3 +246,9 @@ def test_the_pipeline_takes_tasks_where_it_can(spark: SparkEngine, tmp_path: Pat
     spark.fits = 0
     pipeline.after_ingest(spark, workspace, pipeline.Settings(redo=True), heard)
     assert heard.steps == [pipeline.CLUSTERS, *pipeline.STEPS[1:]]
+
+
+def test_what_tasks_write_goes_with_spark_even_if_they_are_killed(spark: SparkEngine) -> None:
+    (place,) = spark.context.parallelize([0], 1).map(lambda _: session.scratch() or "").collect()
+    assert Path(place).is_dir() and Path(place).name.startswith("blockmgr-")
+    assert session.scratch({}) is None, "here it is what others use, too"
