@@ -51,8 +51,8 @@ MEMORY: Final = 2_000_000_000
 LARGEST: Final = 256 * 1024 * 1024
 """Octets of a file that Spark reads from a URL in one piece."""
 _DUCKDB: Final = "duckdb"
-JOINED: Final = 64 * 1024 * 1024
-"""Octets of a file of a finished table."""
+JOINED: Final = 16 * 1024 * 1024
+"""Octets of a file of a finished table: some 100 MB of memory while it is made."""
 TICK: Final = 0.5
 """Seconds."""
 Source = str | bytes
