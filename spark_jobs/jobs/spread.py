@@ -277,10 +277,14 @@ def _solved(
             told.add(1)
 
 
+def memory(environ: Mapping[str, str], machine: int, cores: int) -> int:
+    """Octets: half of what Spark allows a worker, else of what each core of the machine can have."""
+    allowed = int(environ.get("PYSPARK_EXECUTOR_MEMORY_MB", 0)) << 20
+    return min(MEMORY, (allowed or machine // cores) // 2)
+
+
 def _memory() -> int:
-    """As much as each core's task can have if DuckDBs get half of the machine."""
-    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min(MEMORY, machine // 2 // (os.cpu_count() or 1))
+    return memory(os.environ, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), os.cpu_count() or 1)
 
 
 def _unpacked(folder: Path, name: int, piece: Piece) -> int:

@@ -252,3 +252,9 @@ def test_what_tasks_write_goes_with_spark_even_if_they_are_killed(spark: SparkEn
     (place,) = spark.context.parallelize([0], 1).map(lambda _: session.scratch() or "").collect()
     assert Path(place).is_dir() and Path(place).name.startswith("blockmgr-")
     assert session.scratch({}) is None, "here it is what others use, too"
+
+
+def test_memory_is_what_a_worker_may_have() -> None:
+    assert spread.memory({}, 64 << 30, 4) == spread.MEMORY
+    assert spread.memory({}, 8 << 30, 8) == 512 << 20
+    assert spread.memory({"PYSPARK_EXECUTOR_MEMORY_MB": "1000"}, 64 << 30, 4) == 500 << 20
