@@ -12,6 +12,7 @@ import importlib
 import io
 import logging
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +27,8 @@ PROGRAM: Final = "failover-report"
 DESCRIPTION: Final = "What happened in a fail-over, from the logs that brokers, clients and the cluster left behind."
 _TEXTS: Final = table(__package__, "verbs")
 VERBS: Final = tuple(_TEXTS)
+_IN_TASK: Final = re.compile(r"Traceback \(most recent call last\):\n(?:(?:[ \t].*)?\n)+(\S.*)")
+"""The error of a task's Python inside of Spark's."""
 """Each is a module in this package: add_arguments(parser), run(options) -> exit code."""
 
 
@@ -129,11 +132,12 @@ def _interrupted() -> int:
 def _failed(error: Exception) -> int:
     if os.environ.get(DEBUG):
         raise error
+    in_task = _IN_TASK.search(str(error))
     text = " ".join(str(error).split())
     if is_users(error):
         _complain(text)
         return USAGE
-    _complain(f"{type(error).__name__}: {text}")
+    _complain(f"a task of Spark failed: {in_task[1]}" if in_task else f"{type(error).__name__}: {text}")
     return INTERNAL
 
 

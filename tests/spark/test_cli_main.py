@@ -116,6 +116,20 @@ def _raising(error: BaseException) -> Callable[[], int]:
     return work
 
 
+IN_TASK = """An error occurred while calling o84.count.
+: org.apache.spark.api.python.PythonException: [PYTHON_EXCEPTION] An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "worker.py", line 4327, in invoke_udf
+    run()
+
+  File "spread.py", line 251, in _solved
+    work(engine, workspace)
+OSError: [Errno 28] No space left
+	at org.apache.spark.api.python.BasePythonRunner(PythonRunner.scala:1)
+Caused by: another
+"""
+
+
 @pytest.mark.parametrize(
     ("error", "code", "said"),
     [
@@ -123,6 +137,7 @@ def _raising(error: BaseException) -> Callable[[], int]:
         (FileNotFoundError(2, "No such file", "x"), 2, "failover-report: [Errno 2] No such file: 'x'\n"),
         (ValueError("invalid literal"), 70, "failover-report: ValueError: invalid literal\n"),
         (KeyError("phase"), 70, "failover-report: KeyError: 'phase'\n"),
+        (RuntimeError(IN_TASK), 70, "failover-report: a task of Spark failed: OSError: [Errno 28] No space left\n"),
         (KeyboardInterrupt(), 130, "failover-report: interrupted\n"),
     ],
 )
